@@ -1,0 +1,168 @@
+"""What a channel model is: the contract, the registry, and how to open the air.
+
+A channel model is a frozen set of parameters. `ChannelModel.start` opens a `Stream` which draws
+the air block by block from two random generators: *structure* (means, breakpoints, jamming plans)
+and *states* (the Good/Bad draws). Nothing a stream returns depends on the size of the blocks, so
+every policy and every oracle of a run meets the same air, and ten million rounds need no more
+memory than one block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from freshband.errors import ParameterError
+from freshband.parameters import whole_number
+from freshband.registry import Registry
+from freshband.seeding import Role, check_seed, generator
+
+__all__ = ["Block", "ChannelModel", "Stream", "build", "open_air", "register", "registry"]
+
+
+class Block(NamedTuple):
+    """The next rounds of the air.
+
+    Attributes
+    ----------
+    states : ndarray of uint8, shape (n, n_channels)
+        C-contiguous; 1 is Good, 0 is Bad: X_k(t) of the paper.
+    means : ndarray of float64, shape (n, n_channels)
+        C-contiguous; the success rate of the current regime, mu_k(t), never a hidden state. NaN
+        throughout where the model has no means, such as a recorded trace of 0/1 states.
+    """
+
+    states: npt.NDArray[np.uint8]
+    means: npt.NDArray[np.float64]
+
+
+class Stream(Protocol):
+    """One realisation of the air, drawn forward only."""
+
+    def block(self, n: int) -> Block:
+        """Draw the next ``n`` >= 1 rounds; past the horizon it raises `SequenceError`."""
+        ...
+
+    @property
+    def breakpoints(self) -> npt.NDArray[np.int64]:
+        """Rounds drawn so far, 1-based, at which at least one mean differs from the round before.
+
+        Round 1 is never among them. Only the first 100,000 are remembered, so that a model which
+        changes in every round still runs in bounded memory. Empty for models without means.
+        """
+        ...
+
+    @property
+    def changed(self) -> npt.NDArray[np.bool_]:
+        """Which channels changed at each of `breakpoints`, shape (breakpoints, n_channels)."""
+        ...
+
+
+@runtime_checkable
+class ChannelModel(Protocol):
+    """What the air does: a frozen `freshband.parameters.Parameters` that opens streams."""
+
+    @property
+    def n_channels(self) -> int:
+        """The number of channels, N of the paper."""
+        ...
+
+    @property
+    def has_means(self) -> bool:
+        """Whether blocks carry success rates; without, an oracle can only know the states."""
+        ...
+
+    def start(
+        self, rounds: int, structure: np.random.Generator, states: np.random.Generator
+    ) -> Stream:
+        """Open a stream of ``rounds`` rounds.
+
+        Parameters
+        ----------
+        rounds : int
+            Horizon T >= 1. It places breakpoints; asking for more rounds is an error.
+        structure : numpy.random.Generator
+            Draws means, breakpoints and plans. The stream owns it from here on.
+        states : numpy.random.Generator
+            Draws the Good/Bad states; another one gives other states of the same structure.
+        """
+        ...
+
+
+registry: Registry[type[ChannelModel]] = Registry("channel model", "freshband.channels")
+register = registry.register
+
+
+def build(
+    model: str | ChannelModel, params: Mapping[str, object] | None = None, /, **named: object
+) -> ChannelModel:
+    """Return a channel model from its name and parameters; a model is returned as it is.
+
+    Parameters
+    ----------
+    model : str or ChannelModel
+        A registered name, such as ``"piecewise"`` or ``"besson-1"``, or a ready model.
+    params : mapping, optional
+        Parameters by name.
+    **named
+        Parameters as keywords; they win over ``params``.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name (with the nearest known one), a parameter that does not exist, has
+        the wrong type or is out of range, or parameters next to a ready model.
+
+    Examples
+    --------
+    >>> build("piecewise", n_channels=3, n_breakpoints=2).n_channels
+    3
+    >>> build("picewise")
+    Traceback (most recent call last):
+    freshband.errors.UnknownNameError: unknown channel model 'picewise'; did you mean 'piecewise'?
+    """
+    values = {**(params or {}), **named}
+    if isinstance(model, str):
+        return registry[model](**values)
+    if not isinstance(model, ChannelModel) or isinstance(model, type):
+        raise ParameterError(f"channels must be a name or a channel model, got {model!r}")
+    if values:
+        raise ParameterError(
+            f"parameters go with the name of a channel model, got {sorted(values)} next to a "
+            f"ready {type(model).__name__}"
+        )
+    return model
+
+
+def open_air(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Stream:
+    """Open the air of one run: the same seed and run give the same air to everybody.
+
+    Parameters
+    ----------
+    model : str or ChannelModel
+        What the air does; a name stands for the model with its default parameters.
+    rounds : int
+        Horizon T >= 1.
+    seed : int
+        The user's seed, >= 0.
+    run : int, default 0
+        Which of the independent runs, >= 0.
+
+    Examples
+    --------
+    >>> air = open_air("piecewise", rounds=12, seed=1)
+    >>> block = air.block(12)
+    >>> block.states.shape, block.states.dtype.name
+    ((12, 5), 'uint8')
+    >>> air.breakpoints
+    array([ 3,  5,  7,  9, 11])
+    """
+    seed, run = check_seed(seed), whole_number("run", run, at_least=0)
+    return build(model).start(
+        whole_number("rounds", rounds, at_least=1),
+        generator(seed, Role.CHANNEL_STRUCTURE, run),
+        generator(seed, Role.CHANNEL_STATES, run),
+    )

@@ -1,0 +1,174 @@
+"""Channels under attack: a jammer with a budget blocks some of them for some of the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal, final
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import model_validator
+
+from freshband.channels.base import Stream, register
+from freshband.channels.fields import Band, Count, Probability, Row, columns_of, forbid
+from freshband.channels.streams import FRAME, MeansStream, held
+from freshband.errors import ParameterError
+from freshband.parameters import whole_number
+
+__all__ = ["Jammer"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@final
+@register("jammer")
+class Jammer(Band):
+    r"""Stationary channels, of which a jammer blocks ``width`` at a time.
+
+    A blocked channel is Bad for certain; the others are Good with their mean :math:`\mu_k`. The
+    plan is drawn before round 1 and never reacts to the scheduler: an oblivious adversary in the
+    sense of Sec. II-B. The jammer works in periods of ``dwell`` rounds and is on in as many of
+    them as the budget B pays for, :math:`\lfloor BT/\mathrm{dwell} \rfloor`, spread uniformly at
+    random over the run; so at most a share B of the rounds is jammed.
+
+    ``sweep``
+        takes the next ``width`` channels in every period it is on, round and round the band.
+    ``random``
+        takes ``width`` random channels in every period it is on.
+    ``block``
+        takes the same ``width`` channels in :math:`\lfloor BT \rfloor` rounds on end, from a random
+        round on. Blocking consecutive rounds is what hurts ages most [1]_.
+
+    The means of a stream are 0 for a channel while it is jammed.
+
+    Parameters
+    ----------
+    n_channels : int >= 1, default 5
+        Number of channels N; follows from ``means`` where those are given.
+    mean_low, mean_high : float, 0 <= mean_low <= mean_high <= 1, default 0.1 and 0.9
+        Where the means of the free channels are drawn from, once per run.
+    means : list of float in [0, 1], optional
+        The means of the free channels themselves.
+    pattern : {"sweep", "random", "block"}, default "sweep"
+        How the jammer moves.
+    width : int in [1, n_channels], default 1
+        Number of channels blocked at once.
+    budget : float in [0, 1], default 0.5
+        Largest share of the rounds in which the jammer may be on, B.
+    dwell : int >= 1, default 10
+        Length of a period in rounds; not with ``block``, which has only one.
+    oblivious : bool, default True
+        Whether the jammer ignores how good the channels are. If false it knows the means: it
+        sweeps from the best channel to the worst, picks random channels with probabilities in
+        proportion to their means, or blocks the best ones.
+
+    Notes
+    -----
+    **Deviations.** The paper has no jammer; it names interference as a cause of non-stationarity.
+    A jammer that listens to the scheduler is not among these: its air could not be drawn ahead.
+
+    Examples
+    --------
+    >>> from freshband.channels import Jammer, open_air
+    >>> model = Jammer(means=[1, 1, 1], budget=1, dwell=2)
+    >>> open_air(model, rounds=6, seed=0).block(6).states.tolist()
+    [[1, 1, 0], [1, 1, 0], [0, 1, 1], [0, 1, 1], [1, 0, 1], [1, 0, 1]]
+
+    References
+    ----------
+    .. [1] S. Banerjee, S. Ulukus, "Age of information in the presence of an adversary",
+       arXiv:2202.04050, 2022.
+    """
+
+    has_means: ClassVar[bool] = True
+
+    means: Row | None = None
+    pattern: Literal["sweep", "random", "block"] = "sweep"
+    width: Count = 1
+    budget: Probability = 0.5
+    dwell: Count = 10
+    oblivious: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fit(cls, values: dict[str, Any]) -> dict[str, Any]:
+        return columns_of(values, "means")
+
+    @model_validator(mode="after")
+    def _agree(self) -> Jammer:
+        if self.means is not None:
+            forbid(self, "means", "mean_low", "mean_high")
+            self._check_columns("means", len(self.means))
+        if self.width > self.n_channels:
+            raise ParameterError(
+                f"width must be at most n_channels = {self.n_channels}, got {self.width}"
+            )
+        if self.pattern == "block":
+            forbid(self, "pattern='block'", "dwell")
+        return self
+
+    def start(
+        self, rounds: int, structure: np.random.Generator, states: np.random.Generator
+    ) -> Stream:
+        """Open a stream; see `ChannelModel.start`."""
+        rounds = whole_number("rounds", rounds, at_least=1)
+        free = self._draw(structure) if self.means is None else np.array(self.means)
+        attack = self._block if self.pattern == "block" else self._periods
+        return MeansStream(rounds, self.n_channels, attack(free, rounds, structure), states)
+
+    def _paid(self, rounds: int) -> int:
+        """Return how many rounds the budget pays for; 0.57 of 100 is 57, whatever floats say."""
+        return int(self.budget * rounds + 1e-9)
+
+    def _block(self, free: Floats, rounds: int, structure: np.random.Generator) -> Iterator[Floats]:
+        """Yield the means before, during and after the one attack."""
+        length = self._paid(rounds)
+        before = int(structure.integers(rounds - length + 1))
+        targets = self._order(free, structure)[: self.width]
+        jammed = free.copy()
+        jammed[targets] = 0
+        lengths = np.array([before, length, rounds - length - before])
+        return held(np.stack([free, jammed, free])[lengths > 0], lengths[lengths > 0])
+
+    def _periods(
+        self, free: Floats, rounds: int, structure: np.random.Generator
+    ) -> Iterator[Floats]:
+        """Yield the means period by period, drawing a frame of periods at a time."""
+        order = self._order(free, structure)
+        idle = -(-rounds // self.dwell)  # periods yet to come in which it is off
+        busy = self._paid(rounds) // self.dwell  # and on
+        idle -= busy
+        swept = 0
+        while idle + busy > 0:
+            size = min(max(FRAME // self.dwell, 1), idle + busy)
+            on = np.arange(size) < structure.hypergeometric(busy, idle, size)
+            structure.shuffle(on)
+            count = int(on.sum())
+            if self.pattern == "sweep":
+                steps = (swept + np.arange(count))[:, None] * self.width + np.arange(self.width)
+                targets = order[steps % self.n_channels]
+                swept += count
+            else:
+                targets = self._targets(free, count, structure)
+            rows = np.tile(free, (size, 1))
+            rows[np.flatnonzero(on)[:, None], targets] = 0
+            yield from held(rows, np.full(size, self.dwell))
+            busy -= count
+            idle -= size - count
+
+    def _order(self, free: Floats, structure: np.random.Generator) -> npt.NDArray[np.int64]:
+        """Return all channels in the order in which they are attacked."""
+        if not self.oblivious:
+            return np.argsort(-free, kind="stable")
+        if self.pattern == "block":
+            return structure.permutation(self.n_channels)
+        return np.roll(np.arange(self.n_channels), -int(structure.integers(self.n_channels)))
+
+    def _targets(
+        self, free: Floats, count: int, structure: np.random.Generator
+    ) -> npt.NDArray[np.int64]:
+        """Draw ``count`` random sets of channels, each without replacement."""
+        weights = np.ones_like(free) if self.oblivious else free
+        with np.errstate(divide="ignore"):  # a weight of 0 comes last
+            arrival = structure.standard_exponential((count, self.n_channels)) / weights
+        return np.argsort(arrival, axis=1, kind="stable")[:, : self.width]

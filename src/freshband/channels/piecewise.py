@@ -1,0 +1,183 @@
+"""Channels whose success rates are constant between breakpoints."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, final
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from freshband.channels.base import Stream, register
+from freshband.channels.fields import Band, Count, Matrix, Probability, columns_of, forbid
+from freshband.channels.streams import MeansStream, carry_forward, held
+from freshband.errors import ParameterError
+from freshband.parameters import whole_number
+
+__all__ = ["Piecewise", "segment_lengths"]
+
+
+@final
+@register("piecewise")
+class Piecewise(Band):
+    r"""Success rates that jump at breakpoints and are constant in between.
+
+    With breakpoints :math:`1 < b_1 < \dots < b_C \le T`, channel k is Good in round t of segment s
+    with probability :math:`\mu_k^{(s)}`, independently of everything else: the
+    piecewise-stationary regime of Sec. II-B. At a breakpoint every channel, with probability
+    ``p_change``, takes a new mean from U[mean_low, mean_high] and otherwise keeps the old one.
+
+    Parameters
+    ----------
+    n_channels : int >= 1, default 5
+        Number of channels N; follows from ``means`` where those are given.
+    mean_low, mean_high : float, 0 <= mean_low <= mean_high <= 1, default 0.1 and 0.9
+        Where the means are drawn from.
+    means : list of lists of float in [0, 1], optional
+        The means themselves, a row for each segment and a column for each channel.
+    n_breakpoints : int >= 0, optional
+        Number of breakpoints, at most rounds - 1; 5 where nothing else says how many.
+    n_segments : int >= 1, optional
+        The same plus one, instead of ``n_breakpoints``.
+    breakpoints : list of int >= 2, optional
+        The rounds, counted from 1, at which a new segment begins, in increasing order; instead of
+        ``n_breakpoints``, ``spacing`` and ``min_gap``.
+    spacing : {"equal", "random"}, default "equal"
+        Equal: segment s begins after round :math:`\lfloor sT/(C+1) \rfloor`. Random: uniform over
+        all placements that keep ``min_gap``.
+    min_gap : int >= 1, default 1
+        Shortest segment allowed, the first and the last included.
+    p_change : float in [0, 1], default 1
+        Probability that a channel changes at a breakpoint, for each channel on its own. Where
+        none changes there is no breakpoint, and the stream reports none: the expected number is
+        :math:`C(1-(1-p)^N)`.
+
+    Notes
+    -----
+    **Deviations.** The paper's :math:`C_T` counts intervals in Lemma 4 and Theorem 5 and
+    breakpoints in Sec. VI; here each has its own name, and the default is 5 breakpoints. Means,
+    places and which channels change are not in the paper.
+
+    Examples
+    --------
+    >>> from freshband.channels import Piecewise, open_air
+    >>> model = Piecewise(means=[[0.9, 0.1], [0.2, 0.1]])
+    >>> air = open_air(model, rounds=10, seed=0)
+    >>> air.block(10).means[:, 0].tolist()
+    [0.9, 0.9, 0.9, 0.9, 0.9, 0.2, 0.2, 0.2, 0.2, 0.2]
+    >>> air.breakpoints, air.changed
+    (array([6]), array([[ True, False]]))
+
+    References
+    ----------
+    .. [1] L. Besson, E. Kaufmann, O.-A. Maillard, J. Seznec, "Efficient change-point detection
+       for tackling piecewise-stationary bandits", JMLR 23, 2022.
+    """
+
+    has_means: ClassVar[bool] = True
+
+    means: Matrix | None = None
+    n_breakpoints: Annotated[int, Field(ge=0)] | None = None
+    n_segments: Count | None = None
+    breakpoints: tuple[Annotated[int, Field(ge=2)], ...] | None = None
+    spacing: Literal["equal", "random"] = "equal"
+    min_gap: Count = 1
+    p_change: Probability = 1.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fit(cls, values: dict[str, Any]) -> dict[str, Any]:
+        places = values.get("breakpoints")
+        if isinstance(places, np.ndarray):
+            values = {**values, "breakpoints": places.tolist()}
+        return columns_of(values, "means")
+
+    @model_validator(mode="after")
+    def _agree(self) -> Piecewise:
+        if self.breakpoints is not None:
+            forbid(self, "breakpoints", "n_breakpoints", "n_segments", "spacing", "min_gap")
+            if any(b <= a for a, b in zip(self.breakpoints, self.breakpoints[1:], strict=False)):
+                raise ParameterError(
+                    f"breakpoints must be increasing, got {list(self.breakpoints)}"
+                )
+        if self.n_breakpoints is not None:
+            forbid(self, "n_breakpoints", "n_segments")
+        if self.means is not None:
+            forbid(self, "means", "mean_low", "mean_high", "p_change")
+            self._check_columns("means", len(self.means[0]))
+            if self._segments() != len(self.means):
+                raise ParameterError(
+                    f"means must have a row for each of {self._segments()} segments, "
+                    f"got {len(self.means)}"
+                )
+        return self
+
+    def start(
+        self, rounds: int, structure: np.random.Generator, states: np.random.Generator
+    ) -> Stream:
+        """Open a stream; see `ChannelModel.start`."""
+        rounds = whole_number("rounds", rounds, at_least=1)
+        lengths = self._lengths(rounds, structure)
+        if self.means is not None:
+            means = np.array(self.means)
+        else:
+            means = self._draw(structure, len(lengths))
+            if self.p_change < 1:
+                change = structure.random((len(lengths) - 1, self.n_channels)) < self.p_change
+                means[1:] = carry_forward(means[0], means[1:], change)
+        return MeansStream(rounds, self.n_channels, held(means, lengths), states)
+
+    def _segments(self) -> int:
+        if self.breakpoints is not None:
+            return len(self.breakpoints) + 1
+        if self.n_segments is not None:
+            return self.n_segments
+        if self.n_breakpoints is None and self.means is not None:
+            return len(self.means)
+        return 1 + (5 if self.n_breakpoints is None else self.n_breakpoints)
+
+    def _lengths(self, rounds: int, structure: np.random.Generator) -> npt.NDArray[np.int64]:
+        if self.breakpoints is None:
+            random = structure if self.spacing == "random" else None
+            return segment_lengths(rounds, self._segments(), self.min_gap, random)
+        if self.breakpoints and self.breakpoints[-1] > rounds:
+            raise ParameterError(
+                f"breakpoints must be at most rounds = {rounds}, got {self.breakpoints[-1]}"
+            )
+        return np.diff(np.array([1, *self.breakpoints, rounds + 1], np.int64))
+
+
+def segment_lengths(
+    rounds: int, n_segments: int, min_gap: int, random: np.random.Generator | None
+) -> npt.NDArray[np.int64]:
+    """Cut ``rounds`` into segments of at least ``min_gap`` rounds.
+
+    Without a generator the cuts are equally spaced, segment s beginning after round
+    floor(s rounds / n_segments); with one, every admissible way to cut is equally likely.
+
+    Examples
+    --------
+    >>> segment_lengths(10, 3, 1, None)
+    array([3, 3, 4])
+    >>> segment_lengths(10, 3, 4, None)
+    Traceback (most recent call last):
+    freshband.errors.ParameterError: min_gap must be at most 3 for 3 segments in 10 rounds, got 4
+    """
+    if n_segments > rounds:
+        raise ParameterError(
+            f"n_breakpoints must be at most rounds - 1 = {rounds - 1}, got {n_segments - 1}"
+        )
+    if min_gap * n_segments > rounds:
+        raise ParameterError(
+            f"min_gap must be at most {rounds // n_segments} for {n_segments} segments in "
+            f"{rounds} rounds, got {min_gap}"
+        )
+    if random is None:
+        cuts = np.arange(n_segments + 1, dtype=np.int64) * rounds // n_segments
+        return np.diff(cuts)
+    # Take min_gap - 1 rounds from every segment, cut the rest into parts of at least one round
+    # (a uniform subset of the places to cut), and give the rounds back.
+    rest = rounds - n_segments * (min_gap - 1)
+    places = random.choice(rest - 1, n_segments - 1, replace=False, shuffle=False)
+    cuts = np.concatenate([[0], np.sort(places) + 1, [rest]])
+    return np.diff(cuts).astype(np.int64) + (min_gap - 1)

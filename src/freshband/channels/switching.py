@@ -1,0 +1,106 @@
+"""Channels that may change in any round: no horizon, no schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar, final
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import model_validator
+
+from freshband.channels.base import Stream, register
+from freshband.channels.fields import Band, Probability, forbid
+from freshband.channels.streams import FRAME, MeansStream, carry_forward, held
+from freshband.parameters import whole_number
+
+__all__ = ["Switching"]
+
+
+@final
+@register("switching")
+class Switching(Band):
+    r"""Success rates that are redrawn at random times.
+
+    In every round a switch happens with probability ``hazard``, so regimes last
+    :math:`1/\mathrm{hazard}` rounds on average (geometrically distributed). At a switch a channel
+    takes a new mean from U[mean_low, mean_high]. Either the switches are common to all channels,
+    each of which takes part with probability ``p_change`` (*global switching*), or every channel
+    has switches of its own (*per-arm switching*) [1]_. With a large hazard this is the paper's
+    "extremely non-stationary" air: fixed in advance, and gone before it is learnt.
+
+    Parameters
+    ----------
+    n_channels : int >= 1, default 5
+        Number of channels N.
+    mean_low, mean_high : float, 0 <= mean_low <= mean_high <= 1, default 0.1 and 0.9
+        Where the means are drawn from.
+    hazard : float in [0, 1], default 0.001
+        Probability of a switch in a round, the same in every round.
+    p_change : float in [0, 1], default 1
+        Probability that a channel takes part in a common switch. A switch in which none does is
+        no breakpoint: those occur at a rate of :math:`\mathrm{hazard}\,(1-(1-p)^N)`.
+    per_channel : bool, default False
+        Whether every channel switches on its own, with probability ``hazard`` in every round.
+
+    Notes
+    -----
+    **Deviations.** The paper says only that an adversary fixes the sequences in advance, not how.
+
+    Examples
+    --------
+    >>> from freshband.channels import Switching, open_air
+    >>> air = open_air(Switching(n_channels=2, hazard=0.2), rounds=20, seed=3)
+    >>> len(air.block(20).states), air.breakpoints
+    (20, array([ 6, 19]))
+
+    References
+    ----------
+    .. [1] J. Mellor, J. Shapiro, "Thompson sampling in switching environments with Bayesian
+       online change detection", AISTATS 2013.
+    """
+
+    has_means: ClassVar[bool] = True
+
+    hazard: Probability = 0.001
+    p_change: Probability = 1.0
+    per_channel: bool = False
+
+    @model_validator(mode="after")
+    def _agree(self) -> Switching:
+        if self.per_channel:
+            forbid(self, "per_channel", "p_change")
+        return self
+
+    def start(
+        self, rounds: int, structure: np.random.Generator, states: np.random.Generator
+    ) -> Stream:
+        """Open a stream; see `ChannelModel.start`."""
+        rounds = whole_number("rounds", rounds, at_least=1)
+        return MeansStream(rounds, self.n_channels, self._pieces(structure), states)
+
+    def _pieces(self, structure: np.random.Generator) -> Iterator[npt.NDArray[np.float64]]:
+        """Yield means, drawing the switches of one frame at a time."""
+        means = self._draw(structure)
+        while True:
+            at, change = self._switches(structure)
+            rows = carry_forward(means, self._draw(structure, len(at)), change)
+            lengths = np.diff(np.concatenate([[0], at, [FRAME]]))
+            rows = np.concatenate([means[None], rows])
+            lasting = lengths > 0  # the first is empty where the frame begins with a switch
+            yield from held(rows[lasting], lengths[lasting])
+            means = rows[-1]
+
+    def _switches(
+        self, structure: np.random.Generator
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Draw the rounds of a frame with a switch, and who takes part in each."""
+        slots = FRAME * self.n_channels if self.per_channel else FRAME
+        count = structure.binomial(slots, self.hazard)
+        drawn = np.sort(structure.choice(slots, count, replace=False, shuffle=False))
+        if not self.per_channel:
+            return drawn, structure.random((count, self.n_channels)) < self.p_change
+        at, row = np.unique(drawn // self.n_channels, return_inverse=True)
+        change = np.zeros((len(at), self.n_channels), np.bool_)
+        change[row, drawn % self.n_channels] = True
+        return at, change

@@ -1,0 +1,145 @@
+"""Channels written out in full, round by round: the oblivious adversary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, TypeVar, final
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BeforeValidator, ConfigDict, PlainSerializer, ValidationInfo, model_validator
+
+from freshband.channels.base import Stream, register
+from freshband.channels.fields import numbers
+from freshband.channels.streams import MeansStream, StatesStream, held
+from freshband.errors import ParameterError
+from freshband.parameters import Parameters, whole_number
+
+__all__ = ["Table", "played"]
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+def _array(value: object, info: ValidationInfo) -> npt.NDArray[np.float64]:
+    array = numbers(str(info.field_name), value, ndim=2)
+    array.flags.writeable = False
+    return array
+
+
+_Array = Annotated[
+    npt.NDArray[np.float64], BeforeValidator(_array), PlainSerializer(np.ndarray.tolist)
+]
+
+
+@final
+@register("table")
+class Table(Parameters):
+    r"""The air as a matrix, a row for each round and a column for each channel.
+
+    With ``states`` the air is fixed to the last bit, as by the oblivious adversary of Sec. II-B,
+    and the model has no means. With ``means`` channel k is Good in round t with probability
+    :math:`\mu_k(t)`, independently.
+
+    Parameters
+    ----------
+    states : list of lists of 0 and 1, or array, optional
+        :math:`X_k(t)`; either this or ``means``.
+    means : list of lists of float in [0, 1], or array, optional
+        :math:`\mu_k(t)`.
+    wrap : bool, default False
+        Whether to begin again after the last row; otherwise the run may not be longer.
+
+    Examples
+    --------
+    >>> from freshband.channels import Table, open_air
+    >>> model = Table(states=[[1, 0], [0, 1]], wrap=True)
+    >>> open_air(model, rounds=5, seed=0).block(5).states.tolist()
+    [[1, 0], [0, 1], [1, 0], [0, 1], [1, 0]]
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    states: _Array | None = None
+    means: _Array | None = None
+    wrap: bool = False
+
+    @model_validator(mode="after")
+    def _agree(self) -> Table:
+        if (self.states is None) == (self.means is None):
+            got = "neither" if self.states is None else "both"
+            raise ParameterError(f"one of states and means must be given, got {got}")
+        if self.states is not None:
+            between = (self.states > 0) & (self.states < 1)
+            if between.any():
+                raise ParameterError(
+                    f"states must be 0 or 1, got {self.states[between][0].item()!r}"
+                )
+        return self
+
+    @property
+    def n_channels(self) -> int:
+        """The number of columns."""
+        return int(self._rows.shape[1])
+
+    @property
+    def has_means(self) -> bool:
+        """Whether the table holds means."""
+        return self.means is not None
+
+    @property
+    def _rows(self) -> npt.NDArray[np.float64]:
+        rows = self.means if self.states is None else self.states
+        assert rows is not None  # one of the two is given
+        return rows
+
+    def start(
+        self, rounds: int, structure: np.random.Generator, states: np.random.Generator
+    ) -> Stream:
+        """Open a stream; see `ChannelModel.start`."""
+        rounds = whole_number("rounds", rounds, at_least=1)
+        if self.means is not None:
+            pieces = played("the table", self.means, rounds, wrap=self.wrap)
+            return MeansStream(rounds, self.n_channels, pieces, states)
+        bits = played("the table", self._rows.astype(np.uint8), rounds, wrap=self.wrap)
+        return StatesStream(rounds, self.n_channels, bits)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Table)
+            and (self.has_means, self.wrap) == (other.has_means, other.wrap)
+            and np.array_equal(self._rows, other._rows)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.has_means, self.wrap, self._rows.shape, self._rows.tobytes()))
+
+
+def played(
+    source: str,
+    rows: npt.NDArray[Scalar],
+    rounds: int,
+    *,
+    rounds_per_row: int = 1,
+    wrap: bool = False,
+) -> Iterator[npt.NDArray[Scalar]]:
+    """Return pieces that play ``rows`` once, or again and again.
+
+    Raises
+    ------
+    ParameterError
+        If the rows do not last ``rounds`` rounds and ``wrap`` is false.
+
+    Examples
+    --------
+    >>> played("the table", np.ones((3, 2)), 7, rounds_per_row=2)
+    Traceback (most recent call last):
+    freshband.errors.ParameterError: rounds must be at most 6, the length of the table (or ...
+    """
+    length = len(rows) * rounds_per_row
+    if length < rounds and not wrap:
+        raise ParameterError(
+            f"rounds must be at most {length}, the length of {source} (or set wrap=true to begin "
+            f"again), got {rounds}"
+        )
+    lengths = np.full(len(rows), rounds_per_row, np.int64)
+    return (piece for _ in range(-(-rounds // length)) for piece in held(rows, lengths))

@@ -1,0 +1,1 @@
+"""Change detectors: did a channel's success rate change, and since when?"""

@@ -1,0 +1,31 @@
+"""The verbs every detector understands.
+
+A detector's state watches ``n_channels`` independent streams of acknowledgements.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from freshband._jit import verb
+
+__all__ = ["forget", "forget_all", "push"]
+
+
+@verb
+def push(detector: Any, channel: int, outcome: int) -> bool:
+    """Feed one 0/1 outcome of one channel; return whether it reveals a change.
+
+    After an alarm ``detector.split[channel]`` is the number of outcomes before the change.
+    """
+    return False
+
+
+@verb
+def forget(detector: Any, channel: int) -> None:
+    """Start one channel's stream afresh."""
+
+
+@verb
+def forget_all(detector: Any) -> None:
+    """Start every channel's stream afresh."""

@@ -1,0 +1,71 @@
+"""Age matching: the client that waited longest gets the best channel."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freshband.matching.base import match, register
+from freshband.parameters import Parameters
+from freshband.ranking import sort_by
+
+__all__ = ["Age", "AgeState"]
+
+
+class AgeState(NamedTuple):
+    """Room to sort clients in."""
+
+    clients: NDArray[np.int64]  # (M,)
+
+
+@match.register(AgeState)  # type: ignore[attr-defined]
+def _match(
+    matching: AgeState,
+    t: int,
+    chosen: Any,
+    scores: Any,
+    ages: Any,
+    priorities: Any,
+    rng: Any,
+    assignment: Any,
+) -> None:
+    sort_by(scores[0], t, chosen)
+    clients = matching.clients
+    for j in range(len(clients)):
+        clients[j] = j
+    sort_by(ages, t, clients)
+    for rank in range(len(clients)):
+        assignment[clients[rank]] = chosen[rank]
+
+
+@register("age")
+@final
+class Age(Parameters):
+    """The oldest client gets the best channel, the next oldest the next best, and so on.
+
+    Solves `maximise sum_i a_i(t-1) mean_{k(i)}` over assignments of the chosen channels (by the
+    rearrangement inequality), which is the best single step; for two clients with known means it is
+    also optimal over the infinite horizon (SPEC E6).
+
+    Notes
+    -----
+    **Deviations.** Not in the paper, which rotates. It can lose on bursty channels, where a long-run
+    mean says little about the next round (SPEC I7).
+
+    Examples
+    --------
+    >>> from freshband import Coordinator
+    >>> coordinator = Coordinator("cucb", n_clients=2, n_channels=2, seed=0)
+    >>> for t in range(40):
+    ...     plan = coordinator.plan()
+    ...     _ = coordinator.observe(plan == 1)
+    >>> oldest = int(coordinator.ages.argmax())
+    >>> int(coordinator.plan()[oldest])
+    1
+    """
+
+    def start(self, n_clients: int) -> AgeState:
+        """Allocate the state."""
+        return AgeState(np.arange(n_clients))

@@ -1,0 +1,140 @@
+"""Declarative validation: every configurable object is a frozen `Parameters` model.
+
+Schedulers, channel models and matchings declare their hyper-parameters as annotated fields; this
+base turns whatever pydantic finds wrong into a one-line `ParameterError` that names the parameter,
+the allowed range and the value given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, get_args, get_origin
+
+import annotated_types
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
+
+from freshband.errors import ParameterError, UnknownNameError, nearest
+
+__all__ = ["Parameters", "whole_number"]
+
+
+class Parameters(BaseModel):
+    """Frozen, validated hyper-parameters; unknown names are errors with a suggestion."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, validate_default=False
+    )
+
+    def __init__(self, **values: Any) -> None:
+        for name, value in values.items():
+            field = type(self).model_fields.get(name)
+            if isinstance(value, bool) and field is not None and not _allows_bool(field.annotation):
+                raise ParameterError(f"{name} must be {_allowed(field)}, got {value!r}")
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise _explain(type(self), error) from None
+
+
+def whole_number(name: str, value: object, *, at_least: int) -> int:
+    """Return ``value`` as an int, or raise a `ParameterError` that says what is allowed.
+
+    Examples
+    --------
+    >>> whole_number("rounds", 10, at_least=1)
+    10
+    """
+    try:
+        number = int(value)  # type: ignore[call-overload]  # any object may come from a user
+        exact = not isinstance(value, bool | str | bytes) and number == value
+    except (TypeError, ValueError, OverflowError):
+        exact = False
+    if not exact or number < at_least:
+        raise ParameterError(f"{name} must be a whole number >= {at_least}, got {value!r}")
+    return int(number)
+
+
+def _explain(owner: type[Parameters], error: ValidationError) -> ParameterError:
+    """Turn the first thing pydantic found wrong into our one-line error."""
+    problem = error.errors(include_url=False)[0]
+    name = str(problem["loc"][0]) if problem["loc"] else ""
+    if problem["type"] == "extra_forbidden":
+        hint = nearest(name, owner.model_fields)
+        return UnknownNameError(f"{owner.__name__} has no parameter {name!r}; {hint}")
+    if problem["type"] == "missing":
+        return ParameterError(f"{owner.__name__} needs a value for {name!r}")
+    if problem["type"] == "value_error":  # raised by a validator of ours: already a sentence
+        return ParameterError(str(problem["ctx"]["error"]))
+    given = problem["input"]
+    return ParameterError(f"{name} must be {_allowed(owner.model_fields[name])}, got {given!r}")
+
+
+def _allows_bool(annotation: Any) -> bool:
+    return annotation is bool or any(_allows_bool(part) for part in get_args(annotation))
+
+
+def _allowed(field: FieldInfo) -> str:
+    """Describe what a field accepts, such as ``a number in (0, 1)``."""
+    choices, numbers = [], []
+    for part in _alternatives(field.annotation):
+        if get_origin(part) is Literal:
+            choices += [repr(value) for value in get_args(part)]
+        elif part is type(None):
+            choices.append("None")
+        elif part is int:
+            numbers.append("a whole number" + _interval(_bounds(field)))
+        elif part is float:
+            numbers.append("a number" + _interval(_bounds(field)))
+        elif part is bool:
+            choices.append("true or false")
+        elif part is str:
+            numbers.append("text")
+        else:
+            numbers.append("a list of numbers" + _interval(_bounds(field)))
+    described = numbers + ([("one of " if len(choices) > 1 else "") + ", ".join(choices)]
+                           if choices else [])
+    return " or ".join(dict.fromkeys(described))
+
+
+def _alternatives(annotation: Any) -> Iterable[Any]:
+    parts = get_args(annotation)
+    if parts and get_origin(annotation) not in (Literal, list, tuple):
+        for part in parts:
+            if isinstance(part, type) or get_origin(part) is not None:
+                yield from _alternatives(part)
+    else:
+        yield annotation
+
+
+def _bounds(field: FieldInfo) -> list[Any]:
+    found = list(field.metadata)
+    stack = list(get_args(field.annotation))
+    while stack:
+        part = stack.pop()
+        found += list(getattr(part, "__metadata__", ()))
+        stack += list(get_args(part))
+    flat: list[Any] = []
+    for item in found:
+        flat += list(item.metadata) if isinstance(item, FieldInfo) else [item]
+    return flat
+
+
+def _interval(metadata: list[Any]) -> str:
+    low, high = "", ""
+    for item in metadata:
+        if isinstance(item, annotated_types.Gt):
+            low = f"({item.gt}"
+        elif isinstance(item, annotated_types.Ge):
+            low = f"[{item.ge}"
+        elif isinstance(item, annotated_types.Lt):
+            high = f"{item.lt})"
+        elif isinstance(item, annotated_types.Le):
+            high = f"{item.le}]"
+    if low and high:
+        return f" in {low}, {high}"
+    if low:
+        return (" > " if low[0] == "(" else " >= ") + low[1:]
+    if high:
+        return (" < " if high[-1] == ")" else " <= ") + high[:-1]
+    return ""

@@ -1,0 +1,114 @@
+"""Policies by name: ``scheduler[:preset][+token...]``.
+
+Tokens are matchings (``age``, ``rotate`` …), ``aa`` and ``aa-sum``. Examples: ``glr-cucb:paper``,
+``m-exp3+rotate``, ``glr-cucb+aa``, ``oracle:csi+age``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+from freshband.errors import ParameterError, UnknownNameError, nearest
+from freshband.matching import base as matchings
+from freshband.parameters import Parameters
+from freshband.schedulers import aoi_aware
+from freshband.schedulers import base as schedulers
+
+__all__ = ["Policy", "parse_policy"]
+
+_AWARE = {"aa": "per_client", "aa-sum": "sum"}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A scheduler, an optional AoI-aware rule and a matching.
+
+    Attributes
+    ----------
+    name : str
+        As written, such as ``"glr-cucb:paper+aa"``.
+    scheduler : Scheduler
+        Hyper-parameters, already validated.
+    matching : Matching
+    aware : str or None
+        ``"per_client"``, ``"sum"`` or None.
+    options : dict
+        The hyper-parameters given beyond the preset.
+    """
+
+    name: str
+    scheduler: schedulers.Scheduler
+    matching: matchings.Matching
+    matching_name: str
+    aware: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def start(
+        self,
+        n_clients: int,
+        n_channels: int,
+        rng: np.random.Generator,
+        horizon: int | None,
+    ) -> tuple[Any, Any]:
+        """Allocate the scheduler's state and the matching's."""
+        state = self.scheduler.start(n_clients, n_channels, rng, horizon)
+        if self.aware is not None:
+            state = aoi_aware.wrap(state, self.aware, n_clients, n_channels)
+        return state, self.matching.start(n_clients)
+
+
+def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -> Policy:
+    """Build a policy from its written form and hyper-parameters.
+
+    Examples
+    --------
+    >>> policy = parse_policy("glr-cucb:paper+aa", {"delta": 0.01})
+    >>> policy.matching_name, policy.aware, policy.scheduler.delta
+    ('rotate', 'per_client', 0.01)
+    """
+    if isinstance(text, Policy):
+        return text
+    if not isinstance(text, str) or not text.strip():
+        raise ParameterError(f"policy must be text like 'glr-cucb:paper+aa', got {text!r}")
+    head, *tokens = text.strip().split("+")
+    name, _, preset = head.partition(":")
+    kind = schedulers.registry[name]
+    preset = preset or "corrected"
+    if preset not in kind.presets:
+        raise UnknownNameError(
+            f"{name} has no preset {preset!r}; {nearest(preset, kind.presets)}"
+        )
+    matching, aware = _read_tokens(text, tokens)
+    matching = matching or kind.matchings.get(preset, "age")
+    given = dict(options or {})
+    settings = {**kind.presets[preset], **given}
+    scheduler = cast(schedulers.Scheduler, cast(type[Parameters], kind)(**settings))
+    if aware == "per_client" and getattr(scheduler, "aa_update", "skip") == "propensity":
+        raise ParameterError(
+            "aa_update='propensity' is exact with +aa-sum only: the probability of a set "
+            "under +aa is unknown; use aa_update='skip'"
+        )
+    rule = matchings.registry[matching]
+    return Policy(text.strip(), scheduler, rule(), matching, aware, given)
+
+
+def _read_tokens(text: str, tokens: list[str]) -> tuple[str | None, str | None]:
+    matching: str | None = None
+    aware: str | None = None
+    for token in tokens:
+        if token in _AWARE:
+            if aware is not None:
+                raise ParameterError(f"policy {text!r} names two AoI-aware rules")
+            aware = _AWARE[token]
+        elif token in matchings.registry:
+            if matching is not None:
+                raise ParameterError(f"policy {text!r} names two matchings")
+            matching = token
+        else:
+            hint = nearest(token, [*matchings.registry.names(), *_AWARE])
+            raise UnknownNameError(f"unknown token '+{token}' in policy {text!r}; {hint}")
+    return matching, aware

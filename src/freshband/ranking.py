@@ -1,0 +1,145 @@
+"""Put things in order by key, with ties broken explicitly.
+
+Library sorts leave the order of equal keys open, and compiled and plain runs then differ from the
+first tie on. Here equal keys are ordered by a hash of the round and the item: the same in both
+worlds, and fair, because no client or channel is preferred over many rounds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from freshband._jit import cold, kernel
+
+__all__ = ["sort_by", "take_best", "tie_break"]
+
+_FEW = 16  # insertion wins below this many items
+
+
+@kernel
+def tie_break(t: int, item: int) -> int:
+    """Hash a round and an item to 31 bits, without ever leaving int64."""
+    h = (t * 73856093 + item * 19349663 + 83492791) & 0x7FFFFFFF
+    h = ((h ^ (h >> 15)) * 739982445) & 0x7FFFFFFF
+    h = ((h ^ (h >> 12)) * 695872825) & 0x7FFFFFFF
+    return h ^ (h >> 15)
+
+
+@kernel
+def _before(keys: Any, t: int, a: int, b: int) -> bool:
+    """Whether item ``a`` goes before item ``b``: the larger key first."""
+    if keys[a] != keys[b]:
+        return keys[a] > keys[b]  # type: ignore[no-any-return]
+    return tie_break(t, a) < tie_break(t, b)
+
+
+@kernel
+def sort_by(keys: Any, t: int, items: Any) -> None:
+    """Sort item numbers in place by decreasing key.
+
+    Parameters
+    ----------
+    keys : array, any length
+        One key an item.
+    t : int
+        The round, which decides how ties fall.
+    items : int64 array, shape (n,)
+        Indices into ``keys``, sorted in place.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> items = np.arange(4)
+    >>> sort_by(np.array([0.1, 0.9, 0.5, 0.7]), 1, items)
+    >>> items.tolist()
+    [1, 3, 2, 0]
+    """
+    if len(items) <= _FEW:
+        for i in range(1, len(items)):
+            item = items[i]
+            j = i
+            while j > 0 and _before(keys, t, item, items[j - 1]):
+                items[j] = items[j - 1]
+                j -= 1
+            items[j] = item
+    else:
+        _heap_sort(keys, t, items)
+
+
+@cold
+def _heap_sort(keys: Any, t: int, items: Any) -> None:
+    n = len(items)
+    for start in range(n // 2 - 1, -1, -1):
+        _sift(keys, t, items, start, n)
+    for end in range(n - 1, 0, -1):
+        items[0], items[end] = items[end], items[0]
+        _sift(keys, t, items, 0, end)
+
+
+@kernel
+def _sift(keys: Any, t: int, heap: Any, start: int, end: int) -> None:
+    """Restore the heap below ``start``; its root is the item that goes last."""
+    item = heap[start]
+    hole = start
+    child = 2 * hole + 1
+    while child < end:
+        if child + 1 < end and _before(keys, t, heap[child], heap[child + 1]):
+            child += 1
+        if not _before(keys, t, item, heap[child]):
+            break
+        heap[hole] = heap[child]
+        hole = child
+        child = 2 * hole + 1
+    heap[hole] = item
+
+
+@kernel
+def take_best(keys: Any, t: int, best: Any) -> None:
+    """Fill ``best`` with the items of the largest keys.
+
+    Parameters
+    ----------
+    keys : float64 array, shape (n,)
+        One key an item.
+    t : int
+        The round, which decides how ties fall.
+    best : int64 array, shape (m,), m <= n
+        Filled with the m best items: in decreasing order if m <= 16, else in heap order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> best = np.zeros(2, np.int64)
+    >>> take_best(np.array([0.1, 0.9, 0.5, 0.7]), 1, best)
+    >>> best.tolist()
+    [1, 3]
+    """
+    if len(best) <= _FEW:
+        have = 0
+        for item in range(len(keys)):
+            if have < len(best):
+                j = have
+                have += 1
+            elif _before(keys, t, item, best[have - 1]):
+                j = have - 1
+            else:
+                continue
+            while j > 0 and _before(keys, t, item, best[j - 1]):
+                best[j] = best[j - 1]
+                j -= 1
+            best[j] = item
+    else:
+        _heap_select(keys, t, best)
+
+
+@cold
+def _heap_select(keys: Any, t: int, best: Any) -> None:
+    m = len(best)
+    for i in range(m):
+        best[i] = i
+    for start in range(m // 2 - 1, -1, -1):
+        _sift(keys, t, best, start, m)
+    for item in range(m, len(keys)):
+        if _before(keys, t, item, best[0]):
+            best[0] = item
+            _sift(keys, t, best, 0, m)

@@ -1,0 +1,80 @@
+"""Names for things: one registry each for schedulers, channel models and matchings.
+
+A registry imports every module of its package on first use, so adding a thing is adding a file
+that registers it; user code registers the same way from its own modules.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from freshband.errors import ParameterError, UnknownNameError, nearest
+
+__all__ = ["Registry"]
+
+Thing = TypeVar("Thing")
+
+
+class Registry(Generic[Thing]):
+    """A mapping from public names to things, filled by decorated definitions.
+
+    Parameters
+    ----------
+    kind : str
+        What is registered, for messages, such as ``"scheduler"``.
+    package : str
+        The package whose modules are imported on first look-up.
+    """
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind = kind
+        self._package = package
+        self._things: dict[str, Thing] = {}
+        self._loaded = False
+
+    def register(self, name: str) -> Callable[[Thing], Thing]:
+        """Return a decorator that registers its target under ``name``."""
+
+        def enter(thing: Thing) -> Thing:
+            known = self._things.get(name)
+            if known is not None and getattr(known, "__module__", 0) != thing.__module__:
+                raise ParameterError(f"{self.kind} {name!r} is registered already, by {known!r}")
+            self._things[name] = thing
+            return thing
+
+        return enter
+
+    def names(self) -> list[str]:
+        """Return all names, sorted."""
+        self._load()
+        return sorted(self._things)
+
+    def __getitem__(self, name: str) -> Thing:
+        self._load()
+        try:
+            return self._things[name]
+        except (KeyError, TypeError):
+            hint = nearest(str(name), self._things)
+            raise UnknownNameError(f"unknown {self.kind} {name!r}; {hint}") from None
+
+    def __contains__(self, name: object) -> bool:
+        self._load()
+        return name in self._things
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def name_of(self, thing: Thing) -> str:
+        """Return the name under which ``thing`` is registered."""
+        self._load()
+        return next(name for name, known in self._things.items() if known is thing)
+
+    def _load(self) -> None:
+        if not self._loaded:
+            self._loaded = True
+            package = importlib.import_module(self._package)
+            for module in pkgutil.iter_modules(package.__path__, self._package + "."):
+                importlib.import_module(module.name)

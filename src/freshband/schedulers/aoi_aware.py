@@ -1,0 +1,163 @@
+"""AoI-aware rules: when information grows old, exploit (SPEC E16).
+
+Both rules wrap any scheduler and use its historical means. Written ``+aa-sum`` and ``+aa``.
+
+``sum`` (section IV)
+    When the ages add up to more than `sum of 1/mean_k over the M best channels`, this round uses
+    the M channels with the best historical means. The paper gives no threshold; this one is the age
+    sum those channels would sustain.
+``per_client`` (section VI)
+    Every client older than `h(t) = 1 / max mean_k` takes, oldest first, the best channel by
+    historical mean still free; the rest keep what they were given, and those whose channel was
+    taken get the next best by the scheduler's own key. With one client this is the rule of the AoI
+    bandits of Bhandari, Fatale et al.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freshband._jit import cold
+from freshband.ranking import sort_by, take_best
+from freshband.schedulers.base import means, override, reveal, score, select, update
+
+__all__ = ["RULES", "AoIAwareState", "wrap"]
+
+RULES = ("sum", "per_client")
+
+
+class AoIAwareState(NamedTuple):
+    """Any scheduler's state, and room to think."""
+
+    inner: Any
+    mean: NDArray[np.float64]  # (N,) historical means
+    order: NDArray[np.int64]  # (N,) channels by mean
+    spare: NDArray[np.int64]  # (N,) channels by the scheduler's key
+    taken: NDArray[np.int8]  # (N,)
+    clients: NDArray[np.int64]  # (M,)
+    rule: NDArray[np.int64]  # (2,) the rule, and whether `sum` acts this round
+
+
+def wrap(inner: Any, rule: str, n_clients: int, n_channels: int) -> AoIAwareState:
+    """Return the state of a scheduler made AoI-aware."""
+    return AoIAwareState(
+        inner=inner,
+        mean=np.zeros(n_channels),
+        order=np.arange(n_channels),
+        spare=np.arange(n_channels),
+        taken=np.zeros(n_channels, np.int8),
+        clients=np.zeros(n_clients, np.int64),
+        rule=np.array([RULES.index(rule), 0], np.int64),
+    )
+
+
+@select.register(AoIAwareState)  # type: ignore[attr-defined]
+def _select(scheduler: AoIAwareState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+    scheduler.rule[1] = 0
+    if scheduler.rule[0] == 0:
+        means(scheduler.inner, scheduler.mean)
+        take_best(scheduler.mean, t, chosen)
+        sustained = 0.0
+        total = 0
+        for j in range(len(chosen)):
+            mean = scheduler.mean[chosen[j]]
+            sustained += 1.0 / mean if mean > 0.0 else math.inf
+            total += ages[j]
+        if total > sustained:
+            scheduler.rule[1] = 1
+            return
+    select(scheduler.inner, t, ages, rng, chosen)
+
+
+@score.register(AoIAwareState)  # type: ignore[attr-defined]
+def _score(scheduler: AoIAwareState, t: int, scores: Any) -> None:
+    if scheduler.rule[1] == 1:
+        for channel in range(scores.shape[1]):
+            scores[0, channel] = scheduler.mean[channel]
+    else:
+        score(scheduler.inner, t, scores)
+
+
+@override.register(AoIAwareState)  # type: ignore[attr-defined]
+def _override(
+    scheduler: AoIAwareState, t: int, ages: Any, scores: Any, assignment: Any, overridden: Any
+) -> None:
+    n_clients = len(assignment)
+    if scheduler.rule[0] == 0:
+        for j in range(n_clients):
+            overridden[j] = scheduler.rule[1]
+        return
+    means(scheduler.inner, scheduler.mean)
+    best = 0.0
+    for channel in range(len(scheduler.mean)):
+        best = max(best, scheduler.mean[channel])
+    limit = 1.0 / best if best > 0.0 else math.inf
+    late = 0
+    for j in range(n_clients):
+        if ages[j] > limit:
+            overridden[j] = 1
+            scheduler.clients[late] = j
+            late += 1
+    if late > 0:
+        _jump_queue(scheduler, t, ages, scores, assignment, overridden, late)
+
+
+@cold
+def _jump_queue(
+    scheduler: Any,
+    t: int,
+    ages: Any,
+    scores: Any,
+    assignment: Any,
+    overridden: Any,
+    late: int,
+) -> None:
+    """Give late clients the best means, oldest first; repair what that takes from others."""
+    taken = scheduler.taken
+    for channel in range(len(taken)):
+        taken[channel] = 0
+        scheduler.order[channel] = channel
+    sort_by(scheduler.mean, t, scheduler.order)
+    sort_by(ages, t, scheduler.clients[:late])
+    for rank in range(late):
+        channel = scheduler.order[rank]
+        assignment[scheduler.clients[rank]] = channel
+        taken[channel] = 1
+    robbed = 0
+    for j in range(len(assignment)):
+        if overridden[j] == 0 and assignment[j] >= 0:
+            if taken[assignment[j]] == 1:
+                scheduler.clients[robbed] = j
+                robbed += 1
+            else:
+                taken[assignment[j]] = 1
+    if robbed > 0:
+        for channel in range(len(taken)):
+            scheduler.spare[channel] = channel
+        sort_by(scores[0], t, scheduler.spare)
+        next_spare = 0
+        for rank in range(robbed):
+            while taken[scheduler.spare[next_spare]] == 1:
+                next_spare += 1
+            channel = scheduler.spare[next_spare]
+            assignment[scheduler.clients[rank]] = channel
+            taken[channel] = 1
+
+
+@means.register(AoIAwareState)  # type: ignore[attr-defined]
+def _means(scheduler: AoIAwareState, out: Any) -> None:
+    means(scheduler.inner, out)
+
+
+@update.register(AoIAwareState)  # type: ignore[attr-defined]
+def _update(scheduler: AoIAwareState, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
+    return update(scheduler.inner, t, assignment, outcome, overridden)
+
+
+@reveal.register(AoIAwareState)  # type: ignore[attr-defined]
+def _reveal(scheduler: AoIAwareState, true_means: Any, states: Any) -> None:
+    reveal(scheduler.inner, true_means, states)

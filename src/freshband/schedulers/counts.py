@@ -1,0 +1,118 @@
+"""Semi-bandit statistics: how often each channel was heard, and how often it was Good.
+
+Lifetime means by default (equation (31)); over the last ``window`` rounds, or discounted by
+``discount`` a round, when asked for (SPEC E17). Sliding-window and discounted UCB are `cucb` with
+these options.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freshband._jit import kernel
+
+__all__ = ["UNHEARD", "Counts", "absorb", "clear", "clear_all", "keep", "start_counts"]
+
+UNHEARD = 0.5  # the mean of a channel never heard, SPEC E17
+_FADED = 1e-9  # a discounted count below this is no observation any more
+
+
+class Counts(NamedTuple):
+    """Statistics of N channels; W is the window, 0 for none."""
+
+    pulls: NDArray[np.float64]  # (N,) D_k
+    wins: NDArray[np.float64]  # (N,) successes
+    mean: NDArray[np.float64]  # (N,) wins / pulls
+    width: NDArray[np.float64]  # (N,) 1 / sqrt(D_k), kept so that an index costs no root
+    ring_channel: NDArray[np.int64]  # (W, M) what was played in the last W rounds
+    ring_outcome: NDArray[np.int8]  # (W, M) and what came back, -1 for nothing
+    discount: NDArray[np.float64]  # (1,) factor a round, 1 for none
+
+
+def start_counts(
+    n_clients: int, n_channels: int, window: int | None = None, discount: float | None = None
+) -> Counts:
+    """Allocate empty statistics."""
+    rows = window or 0
+    return Counts(
+        pulls=np.zeros(n_channels),
+        wins=np.zeros(n_channels),
+        mean=np.full(n_channels, UNHEARD),
+        width=np.full(n_channels, np.inf),
+        ring_channel=np.full((rows, n_clients), -1, np.int64),
+        ring_outcome=np.full((rows, n_clients), -1, np.int8),
+        discount=np.array([1.0 if discount is None else discount]),
+    )
+
+
+@kernel
+def _refresh(counts: Any, channel: int) -> None:
+    pulls = counts.pulls[channel]
+    if pulls > _FADED:
+        counts.mean[channel] = counts.wins[channel] / pulls
+        counts.width[channel] = 1.0 / math.sqrt(pulls)
+    else:
+        clear(counts, channel)
+
+
+@kernel
+def absorb(counts: Any, t: int, assignment: Any, outcome: Any) -> None:
+    """Take in one round's acknowledgements; unknown and idle ones are skipped."""
+    discount = counts.discount[0]
+    if discount < 1.0:
+        for channel in range(len(counts.pulls)):
+            counts.pulls[channel] *= discount
+            counts.wins[channel] *= discount
+            _refresh(counts, channel)
+    window = len(counts.ring_outcome)
+    if window > 0:
+        row = t % window
+        for j in range(len(assignment)):
+            gone = counts.ring_outcome[row, j]
+            if gone >= 0:
+                channel = counts.ring_channel[row, j]
+                counts.pulls[channel] -= 1.0
+                counts.wins[channel] -= gone
+                _refresh(counts, channel)
+            known = assignment[j] >= 0 and outcome[j] >= 0
+            counts.ring_channel[row, j] = assignment[j]
+            counts.ring_outcome[row, j] = outcome[j] if known else -1
+    for j in range(len(assignment)):
+        channel = assignment[j]
+        if channel >= 0 and outcome[j] >= 0:
+            counts.pulls[channel] += 1.0
+            counts.wins[channel] += outcome[j]
+            _refresh(counts, channel)
+
+
+@kernel
+def clear(counts: Any, channel: int) -> None:
+    """Forget one channel (its entries in a window excepted)."""
+    keep(counts, channel, 0.0, 0.0)
+
+
+@kernel
+def keep(counts: Any, channel: int, pulls: float, wins: float) -> None:
+    """Replace what is known of one channel."""
+    counts.pulls[channel] = pulls
+    counts.wins[channel] = wins
+    if pulls > 0.0:
+        counts.mean[channel] = wins / pulls
+        counts.width[channel] = 1.0 / math.sqrt(pulls)
+    else:
+        counts.mean[channel] = UNHEARD
+        counts.width[channel] = math.inf
+
+
+@kernel
+def clear_all(counts: Any) -> None:
+    """Forget every channel and the window."""
+    for channel in range(len(counts.pulls)):
+        clear(counts, channel)
+    for row in range(len(counts.ring_outcome)):
+        for j in range(counts.ring_outcome.shape[1]):
+            counts.ring_outcome[row, j] = -1

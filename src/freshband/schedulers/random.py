@@ -1,0 +1,85 @@
+"""Random scheduling: the baseline that learns nothing."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freshband._jit import kernel
+from freshband.parameters import Parameters
+from freshband.schedulers.base import means, register, score, select, update
+from freshband.schedulers.counts import Counts, absorb, start_counts
+
+__all__ = ["Random", "RandomState", "draw_subset"]
+
+
+class RandomState(NamedTuple):
+    """A permutation to draw from; counts serve only `+age` and `+aa`."""
+
+    counts: Counts
+    deck: NDArray[np.int64]  # (N,) channels, shuffled as they are drawn
+
+
+@kernel
+def draw_subset(deck: Any, rng: Any, chosen: Any) -> None:
+    """Fill ``chosen`` with a uniformly random subset of ``deck`` (partial Fisher-Yates)."""
+    n = len(deck)
+    for j in range(len(chosen)):
+        other = j + rng.integers(0, n - j)
+        deck[j], deck[other] = deck[other], deck[j]
+        chosen[j] = deck[j]
+
+
+@select.register(RandomState)  # type: ignore[attr-defined]
+def _select(scheduler: RandomState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+    draw_subset(scheduler.deck, rng, chosen)
+
+
+@score.register(RandomState)  # type: ignore[attr-defined]
+def _score(scheduler: RandomState, t: int, scores: Any) -> None:
+    for channel in range(scores.shape[1]):
+        scores[0, channel] = scheduler.counts.mean[channel]
+
+
+@means.register(RandomState)  # type: ignore[attr-defined]
+def _means(scheduler: RandomState, out: Any) -> None:
+    for channel in range(len(out)):
+        out[channel] = scheduler.counts.mean[channel]
+
+
+@update.register(RandomState)  # type: ignore[attr-defined]
+def _update(scheduler: RandomState, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
+    absorb(scheduler.counts, t, assignment, outcome)
+    return -1
+
+
+@register("random")
+@final
+class Random(Parameters):
+    """Uniformly random channels, matched at random: the paper's baseline (R15).
+
+    Each round every M-subset of the N channels is equally likely.
+
+    Notes
+    -----
+    **Deviations.** None.
+
+    Examples
+    --------
+    >>> from freshband import Coordinator
+    >>> coordinator = Coordinator("random", n_clients=2, n_channels=5, seed=0)
+    >>> plan = coordinator.plan()
+    >>> len(set(plan.tolist()))
+    2
+    """
+
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"corrected": {}}
+    matchings: ClassVar[dict[str, str]] = {"corrected": "random"}
+
+    def start(
+        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
+    ) -> RandomState:
+        """Allocate the state."""
+        return RandomState(start_counts(n_clients, n_channels), np.arange(n_channels))
