@@ -24,7 +24,7 @@ import numba
 from numba.core import caching, cgutils, types
 from numba.extending import intrinsic, overload, register_jitable
 
-__all__ = ["cold", "entry_point", "kernel", "lend", "verb"]
+__all__ = ["cold", "compiled_sources", "entry_point", "kernel", "lend", "verb"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -94,20 +94,30 @@ def _claim_name(state_type: type) -> None:
 
 
 def entry_point(function: F) -> F:
-    """Compile a function Python calls, with a disk cache keyed by all of the package's sources."""
+    """Compile a function Python calls, with a disk cache keyed by all compiled sources."""
     dispatcher = numba.njit(**_OPTIONS)(function)
     if hasattr(dispatcher, "_cache"):  # absent with NUMBA_DISABLE_JIT=1
         dispatcher._cache = _PackageCache(function)
     return dispatcher  # type: ignore[no-any-return]
 
 
+def compiled_sources() -> list[Path]:
+    """Return the files that compiled code comes from.
+
+    Command line, reports and channel models hold none: editing them keeps the cache.
+    """
+    root = Path(__file__).parent
+    folders = [root, root / "schedulers", root / "matching", root / "detectors"]
+    return sorted([*(path for folder in folders for path in folder.glob("*.py")),
+                   root / "simulation" / "loop.py"])
+
+
 @functools.cache
 def _fingerprint() -> str:
-    """Hash the package's sources: numba's own stamp sees only the entry point's file."""
+    """Hash the compiled sources: numba's own stamp sees only the entry point's file."""
     digest = hashlib.sha256()
-    root = Path(__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode())
+    for path in compiled_sources():
+        digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

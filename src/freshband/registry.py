@@ -67,10 +67,10 @@ class Registry(Generic[Thing]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
-    def name_of(self, thing: Thing) -> str:
-        """Return the name under which ``thing`` is registered."""
+    def name_of(self, thing: Thing) -> str | None:
+        """Return the name under which ``thing`` is registered, or None."""
         self._load()
-        return next(name for name, known in self._things.items() if known is thing)
+        return next((name for name, known in self._things.items() if known is thing), None)
 
     def _load(self) -> None:
         if not self._loaded:

@@ -33,12 +33,9 @@ from freshband.channels.base import (
     register,
     registry,
 )
+from freshband.channels.besson import Besson1, Besson2, Besson4, BessonRandom
 from freshband.channels.gilbert_elliott import GilbertElliott
 from freshband.channels.instances import (
-    Besson1,
-    Besson2,
-    Besson4,
-    BessonRandom,
     Fig2,
     Fig3Extreme,
     Fig3Piecewise,

@@ -29,9 +29,9 @@ class Block(NamedTuple):
     Attributes
     ----------
     states : ndarray of uint8, shape (n, n_channels)
-        C-contiguous; 1 is Good, 0 is Bad: X_k(t) of the paper.
+        C-contiguous; 1 is Good, 0 is Bad: `X_k(t)` of the paper.
     means : ndarray of float64, shape (n, n_channels)
-        C-contiguous; the success rate of the current regime, mu_k(t), never a hidden state. NaN
+        C-contiguous; the success rate of the current regime, `μ_k(t)`, never a hidden state. NaN
         throughout where the model has no means, such as a recorded trace of 0/1 states.
     """
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,17 @@ from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 from freshband.errors import ParameterError
 from freshband.parameters import Parameters
 
-__all__ = ["Band", "Count", "Matrix", "Probability", "Row", "columns_of", "forbid", "numbers"]
+__all__ = [
+    "Band",
+    "Count",
+    "Matrix",
+    "Places",
+    "Probability",
+    "Row",
+    "columns_of",
+    "forbid",
+    "numbers",
+]
 
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 Probability: TypeAlias = Annotated[float, Field(ge=0, le=1)]
@@ -58,8 +68,18 @@ def _matrix(value: object, info: ValidationInfo) -> object:
     return numbers(str(info.field_name), value, ndim=2).tolist()
 
 
-Row: TypeAlias = Annotated[tuple[float, ...], BeforeValidator(_row)]
-Matrix: TypeAlias = Annotated[tuple[tuple[float, ...], ...], BeforeValidator(_matrix)]
+def _places(value: object) -> object:
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+if TYPE_CHECKING:  # what may be given; what is kept are tuples, which compare, hash and dump
+    Row: TypeAlias = Sequence[float] | npt.NDArray[np.float64]
+    Matrix: TypeAlias = Sequence[Sequence[float]] | npt.NDArray[np.float64]
+    Places: TypeAlias = Sequence[int] | npt.NDArray[np.int64]
+else:
+    Row = Annotated[tuple[float, ...], BeforeValidator(_row)]
+    Matrix = Annotated[tuple[tuple[float, ...], ...], BeforeValidator(_matrix)]
+    Places = Annotated[tuple[Annotated[int, Field(ge=2)], ...], BeforeValidator(_places)]
 
 
 def columns_of(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -75,7 +95,7 @@ def columns_of(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
     if values.get("n_channels") is None:
         for name in names:
             try:
-                shape = np.shape(values.get(name))
+                shape = np.asarray(values.get(name)).shape
             except ValueError:  # ragged: the field's own check says so
                 continue
             if shape and shape[-1] > 0:

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from freshband.channels.base import Block, Stream, register
 from freshband.channels.fields import Band, Probability, Row, columns_of, forbid
-from freshband.channels.streams import take
+from freshband.channels.streams import fill, slices, take
 from freshband.errors import ParameterError
 from freshband.parameters import whole_number
 
@@ -35,19 +35,18 @@ class _Chain(NamedTuple):
 @final
 @register("gilbert-elliott")
 class GilbertElliott(Band):
-    r"""Bursty channels: a hidden good/bad chain with success rates of its own in each state.
+    """Bursty channels: a hidden good/bad chain with success rates of its own in each state.
 
-    Each channel has a hidden chain :math:`H_k(t) \in \{0, 1\}` with
-    :math:`P(1 \to 0) = p_\mathrm{bad}` and :math:`P(0 \to 1) = p_\mathrm{good}`, started from
-    its long-run law; it is Good with probability ``good_success`` where :math:`H_k(t) = 1` and
-    ``bad_success`` where it is 0. The hidden state is in the good one for a share
-    :math:`\pi_k = p_\mathrm{good}/(p_\mathrm{bad}+p_\mathrm{good})` of the time, and
+    Each channel has a hidden chain `H_k(t) ∈ {0, 1}` with `P(1 → 0) = p_bad` and
+    `P(0 → 1) = p_good`, started from its long-run law; it is Good with probability
+    ``good_success`` where `H_k(t) = 1` and ``bad_success`` where it is 0. The hidden state is the
+    good one for a share `π_k = p_good / (p_bad + p_good)` of the time, and
 
-    .. math:: \mu_k = \pi_k\,\mathrm{good\_success} + (1 - \pi_k)\,\mathrm{bad\_success},
-       \qquad \mathrm{corr}(H_k(t), H_k(t+h)) = (1 - p_\mathrm{bad} - p_\mathrm{good})^h.
+    - `μ_k = π_k good_success + (1 − π_k) bad_success`,
+    - `corr(H_k(t), H_k(t+h)) = (1 − p_bad − p_good)^h`.
 
-    The chain is given by :math:`\mu_k` and ``dwell``, or by the two probabilities. The means of
-    a stream are :math:`\mu_k`: the hidden state is nothing a scheduler could be told.
+    The chain is given by `μ_k` and ``dwell``, or by the two probabilities. The means of a stream
+    are `μ_k`, and it has no breakpoints: the hidden state is nothing a scheduler could be told.
 
     Parameters
     ----------
@@ -57,7 +56,7 @@ class GilbertElliott(Band):
     mean_low, mean_high : float, bad_success <= low <= high <= good_success, default 0.1 and 0.9
         Where the long-run success rates are drawn from, once per run.
     means : list of float in [bad_success, good_success], optional
-        The long-run success rates :math:`\mu_k` themselves.
+        The long-run success rates `μ_k` themselves.
     dwell : float >= 1, default 10
         Correlation time in rounds: in every round the hidden state is redrawn from its long-run
         law with probability 1/dwell, and kept otherwise. 1 gives independent rounds.
@@ -80,14 +79,14 @@ class GilbertElliott(Band):
     >>> model = GilbertElliott(means=[0.8, 0.2], dwell=5)
     >>> block = open_air(model, rounds=20, seed=1).block(20)
     >>> "".join(map(str, block.states[:, 0])), block.means[0].tolist()
-    ('11111100000000010111', [0.8, 0.2])
+    ('00001111111111111111', [0.8, 0.2])
 
     References
     ----------
-    .. [1] E. N. Gilbert, "Capacity of a burst-noise channel", Bell System Technical Journal 39,
-       1960.
-    .. [2] E. O. Elliott, "Estimates of error rates for codes on burst-noise channels", Bell
-       System Technical Journal 42, 1963.
+    E. N. Gilbert, "Capacity of a burst-noise channel", Bell System Technical Journal 39, 1960.
+
+    E. O. Elliott, "Estimates of error rates for codes on burst-noise channels", Bell System
+    Technical Journal 42, 1963.
     """
 
     has_means: ClassVar[bool] = True
@@ -124,7 +123,7 @@ class GilbertElliott(Band):
             self._check_reach()
         else:
             forbid(self, "p_bad", "means", "mean_low", "mean_high", "dwell")
-            if np.any(np.add(self.p_bad, self.p_good) == 0):  # type: ignore[arg-type]
+            if np.any(np.asarray(self.p_bad) + np.asarray(self.p_good) == 0):
                 raise ParameterError("p_bad and p_good must not both be 0, got 0 and 0")
         return self
 
@@ -182,13 +181,19 @@ class _HiddenStream:
         n = take(n, self._left)
         self._left -= n
         n_channels = len(self._means)
+        good = np.empty((n, n_channels), np.bool_)
         # Round by round, first the chains' draws and then the successes': so blocks never matter.
-        drawn = self._states.random((n, 2 * n_channels if self._noisy else n_channels))
-        good = _advance(self._hidden, self._chain, drawn[:, :n_channels])
-        self._hidden = good[-1].copy()
-        if self._noisy:
-            good = drawn[:, n_channels:] < np.where(good, *self._success)
-        return Block(good.view(np.uint8), np.tile(self._means, (n, 1)))
+        width = 2 * n_channels if self._noisy else n_channels
+        for part in slices(n, width):
+            drawn = self._states.random((part.stop - part.start, width))
+            hidden = _advance(self._hidden, self._chain, drawn[:, :n_channels])
+            self._hidden = hidden[-1]
+            if self._noisy:
+                hidden = drawn[:, n_channels:] < np.where(hidden, *self._success)
+            good[part] = hidden
+        means = np.empty((n, n_channels))
+        fill(means, self._means)
+        return Block(good.view(np.uint8), means)
 
     @property
     def breakpoints(self) -> npt.NDArray[np.int64]:
@@ -209,15 +214,18 @@ def _advance(hidden: Flags, chain: _Chain, drawn: Floats) -> Flags:
     between it is kept, or flipped where the bounds are the other way round. So each state is the
     outcome of the last decisive draw, and for flipping chains the parity of the draws since.
     """
+    u = np.ascontiguousarray(drawn.T)  # channels are rows: bounds and running maxima are faster
     stay = 1 - chain.leave
-    low, high = np.minimum(stay, chain.enter), np.maximum(stay, chain.enter)
-    becomes_good = drawn < low
-    rounds = np.arange(1, len(drawn) + 1, dtype=np.int32)[:, None]
-    decisive = np.where(becomes_good | (drawn >= high), rounds, np.int32(0))
-    last = np.maximum.accumulate(decisive, axis=0)
-    outcome = np.concatenate([hidden[None], becomes_good])
-    states = np.take_along_axis(outcome, last, axis=0)
+    becomes_good = u < np.minimum(stay, chain.enter)[:, None]
+    decisive = becomes_good | (u >= np.maximum(stay, chain.enter)[:, None])
+    # Round and outcome of a decisive draw in one number, so that the running maximum is the last
+    # of them; before the first the outcome is what was carried in.
+    rounds = np.arange(1, len(drawn) + 1, dtype=np.int32)
+    last = (2 * rounds + becomes_good) * decisive
+    last[:, 0] = np.maximum(last[:, 0], hidden)
+    np.maximum.accumulate(last, axis=1, out=last)
+    states = last & 1
     flips = stay < chain.enter
     if flips.any():
-        states ^= flips & ((rounds - last) % 2 == 1)
-    return states
+        states ^= flips[:, None] & (rounds - (last >> 1))
+    return states.T.astype(np.bool_, order="C")

@@ -23,21 +23,19 @@ Floats = npt.NDArray[np.float64]
 @final
 @register("jammer")
 class Jammer(Band):
-    r"""Stationary channels, of which a jammer blocks ``width`` at a time.
+    """Stationary channels, of which a jammer blocks ``width`` at a time.
 
-    A blocked channel is Bad for certain; the others are Good with their mean :math:`\mu_k`. The
+    A blocked channel is Bad for certain; the others are Good with their mean `μ_k`. The
     plan is drawn before round 1 and never reacts to the scheduler: an oblivious adversary in the
     sense of Sec. II-B. The jammer works in periods of ``dwell`` rounds and is on in as many of
-    them as the budget B pays for, :math:`\lfloor BT/\mathrm{dwell} \rfloor`, spread uniformly at
+    them as the budget B pays for, `⌊BT/dwell⌋`, spread uniformly at
     random over the run; so at most a share B of the rounds is jammed.
 
-    ``sweep``
-        takes the next ``width`` channels in every period it is on, round and round the band.
-    ``random``
-        takes ``width`` random channels in every period it is on.
-    ``block``
-        takes the same ``width`` channels in :math:`\lfloor BT \rfloor` rounds on end, from a random
-        round on. Blocking consecutive rounds is what hurts ages most [1]_.
+    - `sweep` takes the next ``width`` channels in every period it is on, round and round the
+      band.
+    - `random` takes ``width`` random channels in every period it is on.
+    - `block` takes the same ``width`` channels in `⌊BT⌋` rounds on end, from a random round on.
+      Blocking consecutive rounds is what hurts ages most (Banerjee and Ulukus).
 
     The means of a stream are 0 for a channel while it is jammed.
 
@@ -72,12 +70,12 @@ class Jammer(Band):
     >>> from freshband.channels import Jammer, open_air
     >>> model = Jammer(means=[1, 1, 1], budget=1, dwell=2)
     >>> open_air(model, rounds=6, seed=0).block(6).states.tolist()
-    [[1, 1, 0], [1, 1, 0], [0, 1, 1], [0, 1, 1], [1, 0, 1], [1, 0, 1]]
+    [[0, 1, 1], [0, 1, 1], [1, 0, 1], [1, 0, 1], [1, 1, 0], [1, 1, 0]]
 
     References
     ----------
-    .. [1] S. Banerjee, S. Ulukus, "Age of information in the presence of an adversary",
-       arXiv:2202.04050, 2022.
+    S. Banerjee, S. Ulukus, "Age of information in the presence of an adversary",
+    arXiv:2202.04050, 2022.
     """
 
     has_means: ClassVar[bool] = True

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from freshband.channels.base import Stream, register
-from freshband.channels.fields import Band, Count, Matrix, Probability, columns_of, forbid
+from freshband.channels.fields import Band, Count, Matrix, Places, Probability, columns_of, forbid
 from freshband.channels.streams import MeansStream, carry_forward, held
 from freshband.errors import ParameterError
 from freshband.parameters import whole_number
@@ -20,11 +20,11 @@ __all__ = ["Piecewise", "segment_lengths"]
 @final
 @register("piecewise")
 class Piecewise(Band):
-    r"""Success rates that jump at breakpoints and are constant in between.
+    """Success rates that jump at breakpoints and are constant in between.
 
-    With breakpoints :math:`1 < b_1 < \dots < b_C \le T`, channel k is Good in round t of segment s
-    with probability :math:`\mu_k^{(s)}`, independently of everything else: the
-    piecewise-stationary regime of Sec. II-B. At a breakpoint every channel, with probability
+    With breakpoints `1 < b_1 < … < b_C ≤ T`, channel k is Good in a round of segment s with
+    probability `μ_k(s)`, independently of everything else: the piecewise-stationary regime of
+    Sec. II-B. At a breakpoint every channel, with probability
     ``p_change``, takes a new mean from U[mean_low, mean_high] and otherwise keeps the old one.
 
     Parameters
@@ -43,19 +43,19 @@ class Piecewise(Band):
         The rounds, counted from 1, at which a new segment begins, in increasing order; instead of
         ``n_breakpoints``, ``spacing`` and ``min_gap``.
     spacing : {"equal", "random"}, default "equal"
-        Equal: segment s begins after round :math:`\lfloor sT/(C+1) \rfloor`. Random: uniform over
+        Equal: segment s begins after round `⌊sT/(C+1)⌋`. Random: uniform over
         all placements that keep ``min_gap``.
     min_gap : int >= 1, default 1
         Shortest segment allowed, the first and the last included.
     p_change : float in [0, 1], default 1
         Probability that a channel changes at a breakpoint, for each channel on its own. Where
         none changes there is no breakpoint, and the stream reports none: the expected number is
-        :math:`C(1-(1-p)^N)`.
+        `C (1 − (1−p)^N)`.
 
     Notes
     -----
-    **Deviations.** The paper's :math:`C_T` counts intervals in Lemma 4 and Theorem 5 and
-    breakpoints in Sec. VI; here each has its own name, and the default is 5 breakpoints. Means,
+    **Deviations.** The paper's `C_T` counts intervals in Lemma 4 and Theorem 5 and breakpoints
+    in Sec. VI (E14); here each has its own name, and the default is 5 breakpoints. Means,
     places and which channels change are not in the paper.
 
     Examples
@@ -70,8 +70,8 @@ class Piecewise(Band):
 
     References
     ----------
-    .. [1] L. Besson, E. Kaufmann, O.-A. Maillard, J. Seznec, "Efficient change-point detection
-       for tackling piecewise-stationary bandits", JMLR 23, 2022.
+    L. Besson, E. Kaufmann, O.-A. Maillard, J. Seznec, "Efficient change-point detection for
+    tackling piecewise-stationary bandits", JMLR 23, 2022.
     """
 
     has_means: ClassVar[bool] = True
@@ -79,7 +79,7 @@ class Piecewise(Band):
     means: Matrix | None = None
     n_breakpoints: Annotated[int, Field(ge=0)] | None = None
     n_segments: Count | None = None
-    breakpoints: tuple[Annotated[int, Field(ge=2)], ...] | None = None
+    breakpoints: Places | None = None
     spacing: Literal["equal", "random"] = "equal"
     min_gap: Count = 1
     p_change: Probability = 1.0
@@ -87,9 +87,6 @@ class Piecewise(Band):
     @model_validator(mode="before")
     @classmethod
     def _fit(cls, values: dict[str, Any]) -> dict[str, Any]:
-        places = values.get("breakpoints")
-        if isinstance(places, np.ndarray):
-            values = {**values, "breakpoints": places.tolist()}
         return columns_of(values, "means")
 
     @model_validator(mode="after")
@@ -144,7 +141,7 @@ class Piecewise(Band):
             raise ParameterError(
                 f"breakpoints must be at most rounds = {rounds}, got {self.breakpoints[-1]}"
             )
-        return np.diff(np.array([1, *self.breakpoints, rounds + 1], np.int64))
+        return np.diff(np.array([1, *self.breakpoints, rounds + 1])).astype(np.int64)
 
 
 def segment_lengths(

@@ -6,6 +6,7 @@ import csv
 import fnmatch
 import gzip
 import importlib
+import itertools
 import zipfile
 import zlib
 from array import array
@@ -135,17 +136,18 @@ def _slice(path: str, values: npt.NDArray[Any], index: int | None) -> Floats:
 
 def _read_csv(path: str, columns: Sequence[str] | None) -> Readings:
     """Read a text file; its first line is a header unless it is all numbers."""
-    cells = _csv_rows(path)
-    try:
-        line, first = next(cells)
-    except StopIteration:
-        raise FileError(f"{path}: is empty") from None
-    width = len(first)
-    has_header = any(_number(cell) is None for cell in first)
-    header = [cell.strip() for cell in first] if has_header else [str(i) for i in range(width)]
+    rows = _csv_rows(path)
+    opening = next(rows, None)
+    if opening is None:
+        raise FileError(f"{path}: is empty")
+    header = [cell.strip() for cell in opening[1]]
+    width = len(header)
+    if all(_number(cell) is not None for cell in header):
+        rows = itertools.chain([opening], rows)
+        header = [str(i) for i in range(width)]
     chosen = None if columns is None else _choose(path, header, columns)
     values, lines = array("d"), array("q")
-    for line, row in cells if has_header else _chain((line, first), cells):
+    for line, row in rows:
         if len(row) != width:
             raise FileError(f"{path}, line {line}: must have {width} cells, got {len(row)}")
         if chosen is None:  # the first row tells which columns are of numbers
@@ -158,23 +160,14 @@ def _read_csv(path: str, columns: Sequence[str] | None) -> Readings:
                 )
             values.append(number)
         lines.append(line)
-    matrix = np.frombuffer(values) if values else np.empty(0)
-    matrix = matrix.reshape(len(lines), -1) if values else np.empty((0, 0))
+    matrix = np.array(values).reshape(len(lines), -1) if values else np.empty((0, 0))
     return Readings(path, matrix, np.array(lines, np.int64))
-
-
-def _chain(
-    first: tuple[int, list[str]], rest: Iterator[tuple[int, list[str]]]
-) -> Iterator[tuple[int, list[str]]]:
-    yield first
-    yield from rest
 
 
 def _csv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
     """Yield line number and cells, without blank lines and lines that begin with #."""
     try:
-        raw = gzip.open(path) if path.lower().endswith(".gz") else Path(path).open("rb")
-        with raw:
+        with gzip.open(path) if path.lower().endswith(".gz") else Path(path).open("rb") as raw:
             text = (line.decode("utf-8-sig") for line in raw)
             reader = csv.reader(text, strict=True)
             for row in reader:

@@ -18,9 +18,9 @@ __all__ = ["Stationary"]
 @final
 @register("stationary")
 class Stationary(Band):
-    r"""Constant success rates, independent rounds.
+    """Constant success rates, independent rounds.
 
-    Channel k is Good in round t with probability :math:`\mu_k`, independently of everything else:
+    Channel k is Good in round t with probability `μ_k`, independently of everything else:
     the stationary regime of Sec. II-B.
 
     Parameters
@@ -30,18 +30,18 @@ class Stationary(Band):
     mean_low, mean_high : float, 0 <= mean_low <= mean_high <= 1, default 0.1 and 0.9
         Where the means are drawn from, uniformly and once per run.
     means : list of float in [0, 1], optional
-        The means :math:`\mu_k` themselves, one for each channel.
+        The means `μ_k` themselves, one for each channel.
 
     Notes
     -----
-    **Deviations.** The paper gives no means; U[.1, .9] is the range our figures use.
+    **Deviations.** The paper gives no means; U[.1, .9] is what our reproduction of Fig. 2 uses.
 
     Examples
     --------
     >>> from freshband.channels import Stationary, open_air
     >>> model = Stationary(means=[0.9, 0.5, 0.0])
     >>> block = open_air(model, rounds=10_000, seed=0).block(10_000)
-    >>> block.states.mean(axis=0).round(2).tolist()
+    >>> block.states.mean(axis=0).round(1).tolist()
     [0.9, 0.5, 0.0]
     """
 

@@ -9,7 +9,7 @@ states and notes where the means change.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,9 @@ __all__ = [
     "MeansStream",
     "StatesStream",
     "carry_forward",
+    "fill",
     "held",
+    "slices",
     "take",
 ]
 
@@ -35,7 +37,9 @@ FRAME = 4096
 REMEMBERED = 100_000
 """Breakpoints a stream remembers: the first ones."""
 
-_TILE = 64  # rows written at a time into a constant block: four times as fast as row by row
+_CHUNK = 32768  # numbers drawn at a time: they stay in the cache
+_LONG = 512  # rounds from which on broadcasting a row beats repeating it
+_TILE = 128  # rows written at a time into a constant block: four times as fast as row by row
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 Floats = npt.NDArray[np.float64]
@@ -59,6 +63,35 @@ def take(n: object, left: int) -> int:
     return wanted
 
 
+def slices(n: int, width: int) -> Iterator[slice]:
+    """Yield the slices in which to draw ``n`` rounds of ``width`` numbers each.
+
+    Examples
+    --------
+    >>> list(slices(5000, 10))
+    [slice(0, 3276, None), slice(3276, 5000, None)]
+    """
+    step = max(_CHUNK // width, 1)
+    for begin in range(0, n, step):
+        yield slice(begin, min(begin + step, n))
+
+
+def fill(out: Floats, row: Floats) -> None:
+    """Write ``row`` into every row of ``out``, which is contiguous, a tile at a time.
+
+    Examples
+    --------
+    >>> out = np.zeros((100, 2))
+    >>> fill(out, np.array([0.5, 1.0]))
+    >>> out.sum(axis=0)
+    array([ 50., 100.])
+    """
+    whole = len(out) // _TILE * _TILE
+    if whole:
+        out[:whole].reshape(whole // _TILE, -1)[:] = np.tile(row, _TILE)
+    out[whole:] = row
+
+
 def held(
     rows: npt.NDArray[Scalar], lengths: npt.NDArray[np.int64]
 ) -> Iterator[npt.NDArray[Scalar]]:
@@ -74,7 +107,7 @@ def held(
     ends = np.cumsum(lengths)
     i = 0
     while i < len(rows):
-        if 2 * lengths[i] >= FRAME:
+        if lengths[i] >= _LONG:
             yield np.broadcast_to(rows[i], (int(lengths[i]), rows.shape[1]))
             i += 1
         else:
@@ -102,8 +135,11 @@ def carry_forward(first: Floats, fresh: Floats, change: npt.NDArray[np.bool_]) -
 
     Examples
     --------
-    >>> rows = carry_forward(np.array([1., 2.]), np.array([[3., 4.], [5., 6.]]),
-    ...                      np.array([[True, False], [False, True]]))
+    >>> rows = carry_forward(
+    ...     np.array([1.0, 2.0]),
+    ...     np.array([[3.0, 4.0], [5.0, 6.0]]),
+    ...     np.array([[True, False], [False, True]]),
+    ... )
     >>> rows.tolist()
     [[3.0, 2.0], [3.0, 6.0]]
     """
@@ -132,9 +168,10 @@ class Changes:
         np.not_equal(span[:1], before, out=changed[:1])
         np.not_equal(span[1:], span[:-1], out=changed[1:])
         self._last = span[-1].copy()
-        if not changed.any():
+        cells = np.flatnonzero(changed)  # few: cheaper to fold into rows than any(axis=1)
+        if len(cells) == 0:
             return
-        found = np.flatnonzero(changed.any(axis=1))[: REMEMBERED - self._count]
+        found = np.unique(cells // changed.shape[1])[: REMEMBERED - self._count]
         self._rounds.append(first_round + found)
         self._changed.append(changed[found])
         self._count += len(found)
@@ -190,6 +227,7 @@ class MeansStream:
         self._changes = Changes(n_channels)
         self._n_channels = n_channels
         self._states = states
+        self._drawn = np.empty((max(_CHUNK // n_channels, 1), n_channels))
         self._t = 1
 
     def block(self, n: int) -> Block:
@@ -199,12 +237,20 @@ class MeansStream:
         at = 0
         for span in self._tape.spans(n):
             self._changes.note(self._t + at, span)
-            _copy(span, means[at : at + len(span)])
+            rows = means[at : at + len(span)]
+            if span.strides[0] == 0:
+                fill(rows, span[0])
+            else:
+                rows[:] = span
             at += len(span)
         self._left -= n
         self._t += n
-        good = self._states.random((n, self._n_channels)) < means
-        return Block(good.view(np.uint8), means)
+        states = np.empty(means.shape, np.uint8)
+        good = states.view(np.bool_)
+        for part in slices(n, self._n_channels):
+            drawn = self._states.random(out=self._drawn[: part.stop - part.start])
+            np.less(drawn, means[part], out=good[part])
+        return Block(states, means)
 
     @property
     def breakpoints(self) -> npt.NDArray[np.int64]:
@@ -255,13 +301,3 @@ class StatesStream:
     def changed(self) -> npt.NDArray[np.bool_]:
         """Always empty."""
         return np.empty((0, self._n_channels), np.bool_)
-
-
-def _copy(span: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
-    """Copy rows; one row held over many rounds is written by tiles, which is much faster."""
-    whole = len(out) // _TILE * _TILE
-    if span.strides[0] != 0 or whole == 0:
-        out[:] = span
-        return
-    out[:whole].reshape(whole // _TILE, -1)[:] = np.tile(span[0], _TILE)
-    out[whole:] = span[0]

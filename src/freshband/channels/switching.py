@@ -20,13 +20,13 @@ __all__ = ["Switching"]
 @final
 @register("switching")
 class Switching(Band):
-    r"""Success rates that are redrawn at random times.
+    """Success rates that are redrawn at random times.
 
     In every round a switch happens with probability ``hazard``, so regimes last
-    :math:`1/\mathrm{hazard}` rounds on average (geometrically distributed). At a switch a channel
+    `1/hazard` rounds on average (geometrically distributed). At a switch a channel
     takes a new mean from U[mean_low, mean_high]. Either the switches are common to all channels,
     each of which takes part with probability ``p_change`` (*global switching*), or every channel
-    has switches of its own (*per-arm switching*) [1]_. With a large hazard this is the paper's
+    has switches of its own (*per-arm switching*). With a large hazard this is the paper's
     "extremely non-stationary" air: fixed in advance, and gone before it is learnt.
 
     Parameters
@@ -39,7 +39,7 @@ class Switching(Band):
         Probability of a switch in a round, the same in every round.
     p_change : float in [0, 1], default 1
         Probability that a channel takes part in a common switch. A switch in which none does is
-        no breakpoint: those occur at a rate of :math:`\mathrm{hazard}\,(1-(1-p)^N)`.
+        no breakpoint: those occur at a rate of `hazard (1 − (1−p)^N)`.
     per_channel : bool, default False
         Whether every channel switches on its own, with probability ``hazard`` in every round.
 
@@ -52,12 +52,12 @@ class Switching(Band):
     >>> from freshband.channels import Switching, open_air
     >>> air = open_air(Switching(n_channels=2, hazard=0.2), rounds=20, seed=3)
     >>> len(air.block(20).states), air.breakpoints
-    (20, array([ 6, 19]))
+    (20, array([ 9, 15]))
 
     References
     ----------
-    .. [1] J. Mellor, J. Shapiro, "Thompson sampling in switching environments with Bayesian
-       online change detection", AISTATS 2013.
+    J. Mellor, J. Shapiro, "Thompson sampling in switching environments with Bayesian online
+    change detection", AISTATS 2013: global and per-arm switching.
     """
 
     has_means: ClassVar[bool] = True

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, PlainSerializer, ValidationInf
 
 from freshband.channels.base import Stream, register
 from freshband.channels.fields import numbers
-from freshband.channels.streams import MeansStream, StatesStream, held
+from freshband.channels.streams import FRAME, MeansStream, StatesStream, held
 from freshband.errors import ParameterError
 from freshband.parameters import Parameters, whole_number
 
@@ -34,18 +34,18 @@ _Array = Annotated[
 @final
 @register("table")
 class Table(Parameters):
-    r"""The air as a matrix, a row for each round and a column for each channel.
+    """The air as a matrix, a row for each round and a column for each channel.
 
     With ``states`` the air is fixed to the last bit, as by the oblivious adversary of Sec. II-B,
     and the model has no means. With ``means`` channel k is Good in round t with probability
-    :math:`\mu_k(t)`, independently.
+    `μ_k(t)`, independently.
 
     Parameters
     ----------
     states : list of lists of 0 and 1, or array, optional
-        :math:`X_k(t)`; either this or ``means``.
+        `X_k(t)`; either this or ``means``.
     means : list of lists of float in [0, 1], or array, optional
-        :math:`\mu_k(t)`.
+        `μ_k(t)`.
     wrap : bool, default False
         Whether to begin again after the last row; otherwise the run may not be longer.
 
@@ -141,5 +141,8 @@ def played(
             f"rounds must be at most {length}, the length of {source} (or set wrap=true to begin "
             f"again), got {rounds}"
         )
+    if length < min(rounds, FRAME):  # a short table goes round many times: write it out
+        rows = np.tile(rows, (-(-min(rounds, FRAME) // length), 1))
     lengths = np.full(len(rows), rounds_per_row, np.int64)
-    return (piece for _ in range(-(-rounds // length)) for piece in held(rows, lengths))
+    times = -(-rounds // (len(rows) * rounds_per_row))
+    return (piece for _ in range(times) for piece in held(rows, lengths))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -34,10 +35,18 @@ def _as_names(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+if TYPE_CHECKING:  # what may be given; what is kept are a string and a tuple of strings
+    _Text: TypeAlias = str | os.PathLike[str]
+    _Names: TypeAlias = str | Sequence[str]
+else:
+    _Text = Annotated[str, BeforeValidator(_as_text)]
+    _Names = Annotated[tuple[str, ...], BeforeValidator(_as_names)]
+
+
 @final
 @register("trace")
 class Trace(Parameters):
-    """A recording, a row for each round (or stretch of rounds) and a column for each channel.
+    r"""A recording, a row for each round (or stretch of rounds) and a column for each channel.
 
     Three kinds of recording are understood. *States*, 0 or 1, are played as they are. *Ratios*,
     delivery ratios in [0, 1], are means: each row stands for ``rounds_per_row`` rounds in which
@@ -82,15 +91,15 @@ class Trace(Parameters):
     >>> from freshband.channels import Trace, open_air
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "air.csv")
-    ...     _ = path.write_text("time,north,south\\n0,-90,-110\\n1,-95,\\n")
+    ...     _ = path.write_text("time,north,south\n0,-90,-110\n1,-95,\n")
     ...     model = Trace(path=path, columns=["north", "south"], threshold=-100)
     ...     open_air(model, rounds=2, seed=0).block(2).states.tolist()
     [[1, 0], [1, 0]]
     """
 
-    path: Annotated[str, BeforeValidator(_as_text)]
+    path: _Text
     kind: Literal["auto", "states", "ratios", "quality"] = "auto"
-    columns: Annotated[tuple[str, ...], BeforeValidator(_as_names)] | None = None
+    columns: _Names | None = None
     key: str | None = None
     index: Annotated[int, Field(ge=0)] | None = None
     transpose: bool = False
@@ -106,7 +115,7 @@ class Trace(Parameters):
             raise ParameterError(
                 f"threshold must be left out for kind={self.kind!r}, got {self.threshold}"
             )
-        ending = suffix(self.path)
+        ending = suffix(str(self.path))
         arrays, tables = (".npy", ".npz"), (".csv", ".csv.gz", ".parquet")
         for name, endings in {"key": (".npz",), "index": arrays, "columns": tables}.items():
             value = getattr(self, name)
@@ -134,7 +143,7 @@ class Trace(Parameters):
         rounds = whole_number("rounds", rounds, at_least=1)
         air = self._air()
         pieces = played(
-            self.path, air.rows, rounds, rounds_per_row=self.rounds_per_row, wrap=self.wrap
+            str(self.path), air.rows, rounds, rounds_per_row=self.rounds_per_row, wrap=self.wrap
         )
         if air.kind == "ratios":
             return MeansStream(rounds, self.n_channels, pieces, states)
@@ -171,7 +180,7 @@ def _load(source: tuple[Any, ...], kind: str, threshold: float | None, stamp: ob
 
 def _interpret(readings: Readings, kind: str, threshold: float | None) -> _Air:
     values = readings.values
-    if kind == "quality" or threshold is not None:
+    if threshold is not None:
         with np.errstate(invalid="ignore"):  # NaN is never Good
             return _Air("quality", (values >= threshold).astype(np.uint8))
     is_state = (values == 0) | (values == 1)

@@ -310,14 +310,14 @@ class MExp3(Parameters):
         the horizon T; ``anytime`` uses the round t in place of T.
     reward_scale : {"M", "none"}, default "M"
         Divide the reward, which lies in [0, M], by M; ``none`` is the printed algorithm.
-    share : float in [0, 1], "auto" or "anytime", default 0
+    share : float in [0, 1], "auto" or "anytime", default "anytime"
         Weight shared among all super-arms each round (Exp3.S), which lets it follow a changing best
-        set. ``auto`` is 1/T and needs the horizon; ``anytime`` is 1/t.
+        set. ``auto`` is 1/T and needs the horizon; ``anytime`` is 1/t; 0 is the printed algorithm.
     mean_window : int >= 1, optional
-        Historical means, which rank the chosen channels and guide `+aa`, over the last so many
+        Historical means (31), which rank the chosen channels and guide `+aa`, over the last so many
         rounds only.
-    discount : float in (0, 1), optional
-        Historical means faded by this factor each round.
+    discount : float in (0, 1) or None, default 0.99
+        Historical means (31) faded by this factor each round; None is the printed lifetime mean.
     aa_update : {"skip", "propensity"}, default "skip"
         What to learn from a round in which `+aa` overrode the draw: nothing, or the reward of the
         set that was played, which had probability 1. ``propensity`` is exact with `+aa-sum` only.
@@ -325,13 +325,16 @@ class MExp3(Parameters):
     Notes
     -----
     The preset ``paper`` is the printed algorithm: ``gamma="paper"``, ``reward_scale="none"``,
-    rotation.
+    ``share=0``, ``discount=None``, rotation.
 
     **Deviations** (SPEC E12). (1) With constant γ = 0.5 half of all rounds are uniform for ever, so
     regret is linear; the default γ falls as `1/sqrt(t)`. (2) The proof needs rewards in [0, 1]: the
     default divides by M. (3) A draw that `+aa` overrode is not importance-weighted with the
     probability of the set that was drawn. (4) Weights are kept as logarithms: as printed they
-    overflow within a few thousand rounds. (5) Where C is large the tuned γ is 1: uniform. Nothing
+    overflow within a few thousand rounds. (5) Without sharing the algorithm competes with the best
+    fixed set only, and lifetime means rank channels by a past that is gone: at 5 breakpoints
+    (N=5, M=2, T=20000) sharing and fading cut the regret of the tuned algorithm by a third or
+    more; on stationary channels they cost. (6) Where C is large the tuned γ is 1: uniform. Nothing
     is promised there.
 
     Examples
@@ -350,15 +353,15 @@ class MExp3(Parameters):
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "corrected": {},
-        "paper": {"gamma": "paper", "reward_scale": "none"},
+        "paper": {"gamma": "paper", "reward_scale": "none", "share": 0.0, "discount": None},
     }
     matchings: ClassVar[dict[str, str]] = {"paper": "rotate"}
 
     gamma: float | Literal["paper", "auto", "anytime"] = "anytime"
     reward_scale: Literal["M", "none"] = "M"
-    share: float | Literal["auto", "anytime"] = 0.0
+    share: float | Literal["auto", "anytime"] = "anytime"
     mean_window: int | None = Field(None, ge=1)
-    discount: float | None = Field(None, gt=0, lt=1)
+    discount: float | None = Field(0.99, gt=0, lt=1)
     aa_update: Literal["skip", "propensity"] = "skip"
 
     @field_validator("gamma")

@@ -1,1 +1,6 @@
-"""TODO."""
+"""Simulation: the round with nothing riding on it, thousands of runs in seconds."""
+
+from freshband.simulation.monte_carlo import simulate
+from freshband.simulation.result import load_result, save_result, summarise
+
+__all__ = ["load_result", "save_result", "simulate", "summarise"]

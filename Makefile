@@ -1,0 +1,103 @@
+# `make` alone lists the targets. Everything runs in .venv, which `make setup` builds.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP_INSTALL := pip install --quiet --quiet --disable-pip-version-check
+
+# Passed on: make test PYTEST_ARGS="-k glr", make bench BENCH_ARGS="--quick".
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=worksteal
+
+# Without the advertisements of mkdocs' plugins for its successors.
+MKDOCS := NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint format demo docs docs-serve wheel-check bench coverage lock clean distclean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1@\2/p' $(MAKEFILE_LIST) | \
+	while IFS=@ read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
+
+setup: $(STAMP) ## Make .venv with the package and its tools, exactly as pinned; instant when up to date
+	@:
+
+# An interrupted install leaves no stamp, so the next call finishes it.
+$(STAMP): pyproject.toml constraints.txt
+	@rm -f $(STAMP)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "freshband needs Python 3.11 or newer, and '$(PYTHON)' is not:" >&2; \
+		$(PYTHON) --version >&2; \
+		echo "name another one, such as: make setup PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m $(PIP_INSTALL) --constraint constraints.txt --editable '.[dev]'
+	@touch $(STAMP)
+
+test: lint ## Lint, then run all tests and doctests
+	$(PYTEST) $(PYTEST_ARGS)
+
+lint: setup ## Check style, types and import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: setup ## Format the code and repair what ruff can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+demo: setup ## Compare schedulers on the paper's Fig. 2(a): a table, results/demo.png and results/demo.nc
+	@mkdir -p results
+	$(BIN)/freshband simulate --channels fig2 \
+		--policies random,m-exp3:paper,m-exp3:paper+aa,glr-cucb:paper,glr-cucb:paper+aa,m-exp3,glr-cucb,glr-cucb+aa \
+		--clients 2 --rounds 20000 --runs 20 --seed 0 --plot results/demo.png --out results/demo.nc
+
+docs: setup ## Build the documentation into site/, with every warning an error
+	$(MKDOCS) build --strict
+
+docs-serve: setup ## Show the documentation on this machine while editing it
+	$(MKDOCS) serve
+
+wheel-check: setup ## Build sdist and wheel, install the wheel in a clean environment, try it from outside
+	@set -eu; here=$$(pwd); tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
+	$(BIN)/python -m build --no-isolation --outdir "$$tmp/dist" . > "$$tmp/build.log" 2>&1 || { \
+		cat "$$tmp/build.log"; exit 1; }; \
+	ls "$$tmp/dist"; \
+	$(BIN)/python -m venv "$$tmp/venv"; \
+	"$$tmp/venv/bin/python" -m $(PIP_INSTALL) --constraint constraints.txt "$$tmp"/dist/*.whl; \
+	"$$tmp/venv/bin/python" -m pip --disable-pip-version-check check; \
+	mkdir "$$tmp/elsewhere"; cd "$$tmp/elsewhere"; PATH="$$tmp/venv/bin:$$PATH"; set -x; \
+	python -c 'import freshband, sys; print(freshband.__version__, freshband.__file__); \
+		sys.exit(freshband.__file__.startswith(sys.argv[1]))' "$$here/"; \
+	freshband --help > /dev/null; \
+	freshband list; \
+	freshband simulate --channels piecewise --set n_channels=5 --set n_breakpoints=1 \
+		--policies random,glr-cucb --clients 2 --rounds 200 --runs 2 --seed 0 \
+		--format json --out tiny.nc; \
+	test -s tiny.nc
+
+bench: setup ## Run the benchmarks and print their tables
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+coverage: setup ## Run the tests without the compiler, so that coverage sees the kernels' lines
+	NUMBA_DISABLE_JIT=1 $(PYTEST) --cov --cov-report=term $(PYTEST_ARGS)
+
+# The pin of torch comes from pyproject.toml: no target here installs it.
+lock: ## Write constraints.txt anew from the newest versions that fit pyproject.toml
+	@set -eu; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
+	$(PYTHON) -m venv "$$tmp/venv"; \
+	"$$tmp/venv/bin/python" -m $(PIP_INSTALL) '.[dev]'; \
+	"$$tmp/venv/bin/python" -m pip --disable-pip-version-check freeze --exclude freshband > "$$tmp/pins"; \
+	sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml >> "$$tmp/pins"; \
+	{ sed -n '/^#/p' constraints.txt; LC_ALL=C sort -f "$$tmp/pins"; } > "$$tmp/constraints.txt"; \
+	cp "$$tmp/constraints.txt" constraints.txt; wc -l constraints.txt
+
+clean: ## Remove caches and build outputs; keeps .venv and results/
+	rm -rf build dist site htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache \
+		.import_linter_cache .hypothesis
+	find src tests benchmarks docs -type d -name __pycache__ -prune -exec rm -rf {} +
+
+distclean: clean ## The same, and .venv
+	rm -rf $(VENV)

@@ -1,0 +1,226 @@
+"""Write the pages that follow from the code: mkdocs runs this before it builds the site.
+
+One page for each registered scheduler, channel model and matching, a table of each kind, one page
+for each other part of the package, the commands' options and the changelog. A new file in
+``schedulers/`` gets its page here without a line of documentation besides its docstring.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import logging
+import pkgutil
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mkdocs_gen_files
+
+ROOT = Path(__file__).parent.parent
+SOURCES = ROOT / "src"
+LOG = logging.getLogger("mkdocs.gen_pages")  # a warning here fails a strict build
+RST = re.compile(r":(math|class|func|meth|mod|ref):`|^\s*\.\. (\[|math|note)|^\s*==+ ==")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of thing with a registry: where its pages go and how it is typed."""
+
+    folder: str
+    title: str
+    module: str
+    intro: str
+    usage: str
+
+
+KINDS = (
+    Kind(
+        folder="schedulers",
+        title="Schedulers",
+        module="freshband.schedulers.base",
+        intro="A scheduler decides which channels are used this round, and learns from what came "
+        "through. [How to choose a scheduler](../choosing.md) compares them.",
+        usage="freshband simulate --channels piecewise --policies {name} --clients 2",
+    ),
+    Kind(
+        folder="channels",
+        title="Channels",
+        module="freshband.channels.base",
+        intro="A channel model is what the air does: a success rate for every channel in every "
+        "round, and the states drawn from it. All policies and the oracle meet the same air.",
+        usage="freshband simulate --channels {name} --policies glr-cucb --clients 2",
+    ),
+    Kind(
+        folder="matchings",
+        title="Matchings",
+        module="freshband.matching.base",
+        intro="A matching decides which client gets which of the chosen channels. Write it after "
+        "a scheduler with a plus sign; without one the scheduler's own default applies.",
+        usage="freshband simulate --channels piecewise --policies glr-cucb+{name} --clients 2",
+    ),
+)
+
+
+def write(path: str, *lines: str, mode: str = "w") -> None:
+    """Write one generated page, or add to a written one with ``mode="a"``."""
+    with mkdocs_gen_files.open(path, mode) as page:
+        page.write("\n".join(lines) + "\n")
+
+
+def first_line(docstring: str | None) -> str:
+    """Return a docstring's first line, ready for a table cell."""
+    return (docstring or "").strip().partition("\n")[0].replace("|", "\\|")
+
+
+def write_kind(kind: Kind) -> set[str]:
+    """Write the pages and the table of one kind; return the modules they cover."""
+    registry = importlib.import_module(kind.module).registry
+    table = ["| name | what it is |", "| --- | --- |"]
+    covered = set()
+    for name in registry:
+        thing = registry[name]
+        table.append(f"| [`{name}`]({name}.md) | {first_line(inspect.getdoc(thing))} |")
+        owner = thing if hasattr(thing, "__qualname__") else type(thing)
+        covered.add(owner.__module__)
+        write(
+            f"{kind.folder}/{name}.md",
+            f"# `{name}`",
+            "",
+            f"::: {owner.__module__}.{owner.__qualname__}",
+            "    options:",
+            "      members: false",
+            "      show_bases: false",
+            "      show_root_heading: false",
+            "",
+            "## How to ask for it",
+            "",
+            *usage(kind, name, thing, owner),
+        )
+    write(f"{kind.folder}/index.md", f"# {kind.title}", "", kind.intro, "", *table)
+    return covered
+
+
+def usage(kind: Kind, name: str, thing: Any, owner: Any) -> Iterator[str]:
+    """Yield how a thing is typed, and its presets with their default matchings."""
+    yield from ("```shell", kind.usage.format(name=name), "```", "")
+    yield from ("```python", f"from {owner.__module__} import {owner.__qualname__}", "```", "")
+    presets = getattr(thing, "presets", None)
+    if not isinstance(presets, Mapping) or not presets:
+        return
+    matchings = getattr(thing, "matchings", {})
+    yield from ("| preset | typed as | matching | sets |", "| --- | --- | --- | --- |")
+    for preset, values in presets.items():
+        typed = f"`{name}`" if preset == "corrected" else f"`{name}:{preset}`"
+        matching = matchings.get(preset, "age")
+        link = f"[`{matching}`](../matchings/{matching}.md)"
+        yield f"| {preset} | {typed} | {link} | {settings(values)} |"
+
+
+def settings(values: Any) -> str:
+    """Return a preset's settings as inline code, one after the other."""
+    if not isinstance(values, Mapping):
+        return f"`{values!r}`"
+    shown = (f"`{key}={value!r}`".replace("|", "\\|") for key, value in values.items())
+    return ", ".join(shown) or "the defaults"
+
+
+def docstring_of(module: str) -> str | None:
+    """Return a module's docstring without importing it."""
+    path = SOURCES.joinpath(*module.split("."))
+    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return ast.get_docstring(ast.parse(source.read_text(encoding="utf-8")))
+
+
+def public_parts() -> dict[str, list[str]]:
+    """Return the package's public top-level parts, each with its public modules."""
+    parts: dict[str, list[str]] = {}
+    for module in pkgutil.walk_packages([str(SOURCES / "freshband")], "freshband."):
+        names = module.name.split(".")
+        if not any(name.startswith("_") for name in names) and names[1] != "cli":
+            parts.setdefault(".".join(names[:2]), []).append(module.name)
+    return parts
+
+
+def write_api(covered: set[str]) -> None:
+    """Write one page for every public part: its own docstring, then each module in it."""
+    table = ["| module | what it holds |", "| --- | --- |"]
+    for part, modules in public_parts().items():
+        table.append(f"| [`{part}`]({part}.md) | {first_line(docstring_of(part))} |")
+        is_package = (SOURCES.joinpath(*part.split("."))).is_dir()
+        lines = [f"# `{part}`", "", *module_block(part, level=2, members=not is_package)]
+        if is_package:
+            lines += exported(part)
+        for module in modules:
+            if module != part and module not in covered:
+                lines += [f"## `{module}`", "", *module_block(module, level=3, members=True)]
+        write(f"api/{part}.md", *lines)
+    write("api/index.md", "# API", "", *exported("freshband"), "## Modules", "", *table)
+
+
+def module_block(module: str, *, level: int, members: bool) -> list[str]:
+    """Return the instruction that renders a module's docstring and perhaps its members."""
+    options = [f"      heading_level: {level}", "      show_root_heading: false"]
+    if not members:  # the names of a package are documented where they are defined
+        options.append("      members: false")
+    return [f"::: {module}", "    options:", *options, ""]
+
+
+def exported(package: str) -> list[str]:
+    """Return a list of a package's public classes and functions, linked to their entries."""
+    listed = []
+    module = importlib.import_module(package)
+    for name in sorted(getattr(module, "__all__", ())):
+        thing = getattr(module, name, None)
+        if inspect.isclass(thing) or inspect.isfunction(thing):
+            target = f"{thing.__module__}.{thing.__qualname__}"
+            listed.append(f"- [`{package}.{name}`][{target}]: {first_line(inspect.getdoc(thing))}")
+    return [*listed, ""] if listed else []
+
+
+def check_docstrings() -> None:
+    """Warn of reStructuredText in sources: pages are Markdown and formulas plain Unicode."""
+    for path in sorted((SOURCES / "freshband").rglob("*.py")):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            if RST.search(line):
+                LOG.warning(
+                    "%s:%d: reStructuredText in a docstring; write Markdown and Unicode: %s",
+                    path.relative_to(ROOT),
+                    number,
+                    line.strip(),
+                )
+
+
+def write_commands() -> None:
+    """Add every command's arguments and options to the page about the command line."""
+    import typer
+
+    application = getattr(importlib.import_module("freshband.cli.app"), "app", None)
+    if application is None:
+        return
+    commands = getattr(typer.main.get_command(application), "commands", {})
+    lines = ["", "## All options", ""]
+    for name, command in sorted(commands.items()):
+        lines += [f"### `freshband {name}`", "", inspect.cleandoc(command.help or ""), ""]
+        lines += ["| option | what it does | default |", "| --- | --- | --- |"]
+        lines += [option_row(option) for option in command.params if not option.is_eager] + [""]
+    write("cli.md", *lines, mode="a")
+
+
+def option_row(option: Any) -> str:
+    """Return the table row of one command-line option."""
+    typed = " ".join(f"`{name}`" for name in option.opts)
+    text = (getattr(option, "help", None) or "").replace("\n", " ").replace("|", "\\|")
+    no_default = option.default is None or callable(option.default) or option.default in ([], ())
+    default = "required" if option.required else "" if no_default else f"`{option.default}`"
+    return f"| {typed} | {text} | {default} |"
+
+
+covered = set().union(*(write_kind(kind) for kind in KINDS))
+write_api(covered)
+write_commands()
+write("changelog.md", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+check_docstrings()

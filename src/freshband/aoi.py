@@ -1,0 +1,179 @@
+"""Ages, regret and fairness: pure functions of what happened.
+
+The age of client i is `a_i(t) = 1` in a round its update got through, else `a_i(t-1) + 1`, with
+`a_i(0) = 1` (equation (8), clock ``"post"``, the default everywhere). Equation (4) counts from the
+round after a success, so its clock ``"pre"`` shows the same number one round later (SPEC E1).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from freshband.errors import ParameterError
+
+__all__ = [
+    "Detections",
+    "age_variance",
+    "ages_of",
+    "growth_exponent",
+    "jain_index",
+    "match_alarms",
+]
+
+
+def ages_of(delivered: ArrayLike, clock: Literal["post", "pre"] = "post") -> NDArray[np.int64]:
+    """Return ages from deliveries.
+
+    Parameters
+    ----------
+    delivered : array of bool, shape (rounds, n_clients)
+        Whether the update of each client got through; anything but 1 counts as not.
+    clock : {"post", "pre"}, default "post"
+        Equation (8), or equation (4).
+
+    Returns
+    -------
+    int64 array, shape (rounds, n_clients)
+        The ages of rounds 1, 2, …
+
+    Examples
+    --------
+    >>> ages_of([[1, 0], [0, 0], [0, 1]]).tolist()
+    [[1, 2], [2, 3], [3, 1]]
+    >>> ages_of([[1, 0], [0, 0], [0, 1]], clock="pre").tolist()
+    [[1, 1], [1, 2], [2, 3]]
+    """
+    success = np.asarray(delivered) == 1
+    if success.ndim != 2:
+        raise ParameterError(
+            f"delivered must have the shape (rounds, n_clients), got {success.shape}"
+        )
+    if clock not in ("post", "pre"):
+        raise ParameterError(f"clock must be 'post' or 'pre', got {clock!r}")
+    rounds = np.arange(1, len(success) + 1)[:, None]
+    last = np.maximum.accumulate(np.where(success, rounds, 0), axis=0)  # h = 0 before any success
+    post = rounds - last + 1
+    if clock == "post":
+        return post.astype(np.int64)
+    first = np.ones((min(1, len(post)), success.shape[1]), np.int64)
+    return np.concatenate([first, post[:-1]]).astype(np.int64)
+
+
+def age_variance(
+    ages: ArrayLike, form: Literal["per_client", "sum", "sample"] = "per_client"
+) -> NDArray[np.float64]:
+    """Return the spread of ages over clients, round by round.
+
+    Parameters
+    ----------
+    ages : array, shape (..., n_clients)
+    form : {"per_client", "sum", "sample"}, default "per_client"
+        `V/M`, the reading that explains the paper's Fig. 4; `V` of equation (37); or `V/(M-1)`
+        (SPEC E18).
+
+    Returns
+    -------
+    float64 array, shape (...)
+
+    Examples
+    --------
+    >>> float(age_variance([1, 1, 4])), float(age_variance([1, 1, 4], form="sum"))
+    (2.0, 6.0)
+    """
+    a = np.asarray(ages, dtype=np.float64)
+    total = ((a - a.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
+    divisors = {"per_client": a.shape[-1], "sum": 1, "sample": a.shape[-1] - 1}
+    if form not in divisors:
+        raise ParameterError(f"form must be one of {sorted(divisors)}, got {form!r}")
+    if divisors[form] == 0:
+        raise ParameterError("form='sample' needs at least 2 clients, got 1")
+    return np.asarray(total / divisors[form], dtype=np.float64)
+
+
+def jain_index(shares: ArrayLike) -> NDArray[np.float64]:
+    """Return Jain's fairness index `(sum x)^2 / (M sum x^2)`: 1 is equal, 1/M is one client only.
+
+    Nothing shared at all counts as equal.
+
+    Examples
+    --------
+    >>> float(jain_index([1, 1, 1, 1])), float(jain_index([1, 0, 0, 0]))
+    (1.0, 0.25)
+    """
+    x = np.asarray(shares, dtype=np.float64)
+    squares = (x**2).sum(axis=-1) * x.shape[-1]
+    total = x.sum(axis=-1) ** 2
+    return np.asarray(np.where(squares > 0, total / np.where(squares > 0, squares, 1.0), 1.0))
+
+
+def growth_exponent(rounds: ArrayLike, regret: ArrayLike) -> float:
+    """Return b of the least-squares fit `regret ~ rounds^b` in logarithms.
+
+    1 is linear growth, 0.5 is a root. Only positive regrets enter; with fewer than two it is NaN.
+
+    Examples
+    --------
+    >>> round(growth_exponent([100, 200, 400], [10, 14.142, 20]), 3)
+    0.5
+    """
+    t = np.asarray(rounds, dtype=np.float64)
+    r = np.asarray(regret, dtype=np.float64)
+    usable = (r > 0) & (t > 0)
+    if usable.sum() < 2:
+        return float("nan")
+    x, y = np.log(t[usable]), np.log(r[usable])
+    x = x - x.mean()
+    return float((x * (y - y.mean())).sum() / (x**2).sum())
+
+
+class Detections(NamedTuple):
+    """How alarms compare with what really changed.
+
+    Attributes
+    ----------
+    detected : int
+        True changes followed by an alarm before the next change.
+    missed : int
+        True changes that were not.
+    false : int
+        Alarms beyond the first after each change, and those before any.
+    delay : float
+        Mean rounds from a change to its alarm, NaN without any.
+    """
+
+    detected: int
+    missed: int
+    false: int
+    delay: float
+
+
+def match_alarms(alarms: ArrayLike, changes: ArrayLike) -> Detections:
+    """Attribute alarms to changes: each change owns the first alarm before the next change.
+
+    Parameters
+    ----------
+    alarms : array of int
+        Rounds with an alarm, increasing.
+    changes : array of int
+        First rounds of new regimes, increasing.
+
+    Examples
+    --------
+    >>> match_alarms([40, 130, 150, 320], [100, 200, 300])
+    Detections(detected=2, missed=1, false=2, delay=25.0)
+    """
+    raised = np.asarray(alarms, dtype=np.int64)
+    true = np.asarray(changes, dtype=np.int64)
+    owner = np.searchsorted(true, raised, side="right") - 1  # -1: before any change
+    owned, first = np.unique(owner[owner >= 0], return_index=True)
+    delays = raised[owner >= 0][first] - true[owned]
+    detected = len(owned)
+    return Detections(
+        detected=detected,
+        missed=len(true) - detected,
+        false=len(raised) - detected,
+        delay=float(delays.mean()) if detected else float("nan"),
+    )

@@ -1,0 +1,51 @@
+"""``freshband show``: draw what the air does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from freshband.cli.settings import read_settings
+from freshband.errors import ParameterError
+
+__all__ = ["show"]
+
+
+def show(
+    channels: Annotated[
+        str,
+        typer.Argument(help="Channel model or named instance; see 'freshband list channels'."),
+    ] = "piecewise",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the channels; repeatable."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Number of rounds T.")] = 20_000,
+    seed: Annotated[int, typer.Option(help="Seed; the same air as in 'simulate'.")] = 0,
+    run: Annotated[int, typer.Option(help="Which of the independent runs.")] = 0,
+    out: Annotated[Path, typer.Option(help="Picture to write (png, pdf, svg).")] = Path(
+        "channels.png"
+    ),
+) -> None:
+    """Draw a channel model's means and states as a picture.
+
+    [bold]Examples[/bold]
+
+      freshband show piecewise --set n_channels=8 --set n_breakpoints=3
+
+      freshband show jammer --set pattern=sweep --set dwell=200 --rounds 5000 --out jammer.pdf
+    """
+    from freshband.channels.base import build
+    from freshband.reporting.channel_map import draw
+    from freshband.reporting.curves import save_figure
+    from freshband.simulation.result import check_writable
+
+    check_writable(out)
+    channel_options, policy_options = read_settings(settings or [])
+    if policy_options:
+        raise ParameterError("show has no policies: --set must be key=value")
+    figure = draw(build(channels, channel_options), rounds, seed, run)
+    save_figure(figure, out)
+    typer.echo(f"wrote {out}")

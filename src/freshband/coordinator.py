@@ -1,0 +1,317 @@
+"""The coordinator: the server side of the round as one object.
+
+Each round `Coordinator.plan` gives every client a channel and `Coordinator.observe` learns from the
+acknowledgements. It needs no channel statistics, survives restarts, and drives a simulation, a
+training run or a base station alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from freshband._jit import entry_point, lend
+from freshband.errors import FileError, ParameterError, SequenceError
+from freshband.parameters import whole_number
+from freshband.policy import Policy, parse_policy
+from freshband.rounds import observe_round, open_desk, plan_round
+from freshband.schedulers.oracle import Oracle
+from freshband.seeding import Role, check_seed, generator
+from freshband.states import arrays, rebuild, reserve
+
+__all__ = ["Coordinator"]
+
+_FORMAT: Final = "freshband coordinator 1"
+_ROOM: Final = 1024  # rounds reserved ahead at a time
+
+
+@entry_point
+def _plan(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> None:
+    plan_round(lend(scheduler), lend(matching), lend(desk), lend(rng), t)
+
+
+@entry_point
+def _observe(scheduler: Any, desk: Any, t: int) -> int:
+    return observe_round(lend(scheduler), lend(desk), t)
+
+
+class Coordinator:
+    """Plans each round and learns from acknowledgements.
+
+    Parameters
+    ----------
+    scheduler : str
+        The policy, ``scheduler[:preset][+token...]``, such as ``"glr-cucb"`` or
+        ``"glr-cucb:paper+aa"``.
+    n_clients : int >= 1
+        M.
+    n_channels : int >= n_clients
+        N.
+    seed : int >= 0, default 0
+        Makes every choice reproducible.
+    options : mapping, optional
+        Hyper-parameters of the scheduler, such as ``{"delta": 0.01}``.
+    horizon : int >= 1, optional
+        Number of rounds T, which only the literal ``:paper`` settings need.
+    log : path, optional
+        Append one JSON line a round: round, assignment, outcome, alarm.
+
+    Examples
+    --------
+    >>> coordinator = Coordinator("glr-cucb", n_clients=2, n_channels=5, seed=0)
+    >>> plan = coordinator.plan()  # a channel for each client
+    >>> coordinator.observe([True, None])  # client 1's acknowledgement was lost
+    >>> coordinator.ages
+    array([1, 2])
+    """
+
+    def __init__(
+        self,
+        scheduler: str | Policy = "glr-cucb",
+        n_clients: int = 2,
+        n_channels: int = 5,
+        seed: int = 0,
+        *,
+        options: Mapping[str, Any] | None = None,
+        horizon: int | None = None,
+        log: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.n_clients: Final = whole_number("n_clients", n_clients, at_least=1)
+        self.n_channels: Final = whole_number("n_channels", n_channels, at_least=1)
+        if self.n_channels < self.n_clients:
+            raise ParameterError(
+                f"n_channels must be >= n_clients = {self.n_clients}, got {self.n_channels}"
+            )
+        self.seed: Final = check_seed(seed)
+        self.horizon: Final = (
+            None if horizon is None else whole_number("horizon", horizon, at_least=1)
+        )
+        self.policy: Final = parse_policy(scheduler, options)
+        if isinstance(self.policy.scheduler, Oracle):
+            raise ParameterError(
+                "scheduler must learn from acknowledgements; 'oracle' sees the channels, "
+                "which only a simulation can show"
+            )
+        self._rng = generator(self.seed, Role.POLICY)
+        self._scheduler, self._matching = self.policy.start(
+            self.n_clients, self.n_channels, self._rng, self.horizon
+        )
+        self._desk = open_desk(self.n_clients, self.n_channels)
+        self._round = 0  # rounds observed
+        self._reserved = 0
+        self._planned = False
+        self._log = None if log is None else Path(log)
+        if self._log is not None:
+            _check_writable(self._log)
+
+    @property
+    def round(self) -> int:
+        """Rounds observed so far."""
+        return self._round
+
+    @property
+    def ages(self) -> NDArray[np.int64]:
+        """Ages of the clients at the end of the last observed round (a copy)."""
+        return self._desk.ages.copy()
+
+    @property
+    def pending(self) -> NDArray[np.int64] | None:
+        """The plan whose outcome is not observed yet (a copy), or None."""
+        return self._desk.assignment.copy() if self._planned else None
+
+    def plan(self) -> NDArray[np.int64]:
+        """Return the channel of each client for the coming round, shape (n_clients,).
+
+        Raises
+        ------
+        SequenceError
+            If the outcome of the last plan was not observed yet.
+        """
+        if self._planned:
+            raise SequenceError(
+                f"round {self._round + 1} is planned already (see .pending): observe it first"
+            )
+        if self._round >= self._reserved:
+            self._scheduler = reserve(self._scheduler, _ROOM)
+            self._reserved = self._round + _ROOM
+        _plan(self._scheduler, self._matching, self._desk, self._rng, self._round + 1)
+        self._planned = True
+        return self._desk.assignment.copy()
+
+    def observe(self, delivered: ArrayLike | Sequence[bool | None]) -> int | None:
+        """Learn which updates got through.
+
+        Parameters
+        ----------
+        delivered : sequence of bool or None, shape (n_clients,)
+            True (or 1) delivered, False (or 0) lost, None (or -1) unknown, as when the
+            acknowledgement itself was lost: the client's age goes on, the learner ignores it.
+
+        Returns
+        -------
+        int or None
+            The channel a change was detected on, or None.
+
+        Raises
+        ------
+        SequenceError
+            If no plan is pending.
+        ParameterError
+            If ``delivered`` does not have one outcome per client.
+        """
+        if not self._planned:
+            raise SequenceError(f"nothing to observe: call plan() for round {self._round + 1}")
+        outcome = _read_outcome(delivered, self.n_clients)
+        t = self._round + 1
+        self._desk.outcome[:] = outcome
+        alarm = int(_observe(self._scheduler, self._desk, t))
+        self._round, self._planned = t, False
+        found = None if alarm < 0 else alarm
+        if self._log is not None:
+            self._write_log(t, found)
+        return found
+
+    def _write_log(self, t: int, alarm: int | None) -> None:
+        entry = {
+            "round": t,
+            "assignment": self._desk.assignment.tolist(),
+            "outcome": [None if x < 0 else int(x) for x in self._desk.outcome],
+            "alarm": alarm,
+        }
+        assert self._log is not None
+        with self._log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything needed to continue to one file, in one step.
+
+        The file is NPZ: the arrays, a JSON header and a checksum; nothing is pickled. It may be
+        saved in the middle of a round.
+        """
+        target = Path(path)
+        held = {f"desk.{name}": array for name, array in arrays(self._desk)}
+        held |= {f"scheduler.{name}": array for name, array in arrays(self._scheduler)}
+        held |= {f"matching.{name}": array for name, array in arrays(self._matching)}
+        header = {
+            "format": _FORMAT,
+            "policy": self.policy.name,
+            "options": self.policy.options,
+            "n_clients": self.n_clients,
+            "n_channels": self.n_channels,
+            "seed": self.seed,
+            "horizon": self.horizon,
+            "round": self._round,
+            "planned": self._planned,
+            "rng": self._rng.bit_generator.state,
+        }
+        text = json.dumps(header, sort_keys=True)
+        buffer = io.BytesIO()
+        np.savez_compressed(
+            buffer,
+            allow_pickle=False,
+            header=np.array(text),
+            checksum=np.array(_checksum(text, held)),
+            **held,
+        )
+        _write_whole(target, buffer.getvalue())
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, log: str | os.PathLike[str] | None = None
+    ) -> Coordinator:
+        """Return the coordinator saved at ``path``; it continues identically.
+
+        Raises
+        ------
+        FileError
+            If the file is missing, damaged, or not a coordinator's.
+        """
+        header, held = _read_whole(Path(path))
+        self = cls(
+            header["policy"],
+            header["n_clients"],
+            header["n_channels"],
+            header["seed"],
+            options=header["options"],
+            horizon=header["horizon"],
+            log=log,
+        )
+        self._scheduler = reserve(rebuild(self._scheduler, held, "scheduler."), _ROOM)
+        self._matching = rebuild(self._matching, held, "matching.")
+        self._desk = rebuild(self._desk, held, "desk.")
+        self._round, self._planned = header["round"], header["planned"]
+        self._reserved = self._round + _ROOM
+        self._rng.bit_generator.state = header["rng"]
+        return self
+
+
+def _read_outcome(delivered: Any, n_clients: int) -> NDArray[np.int8]:
+    values = delivered.tolist() if isinstance(delivered, np.ndarray) else delivered
+    codes = {True: 1, False: 0, None: -1, -1: -1}
+    try:
+        outcome = [codes[value] for value in values]
+    except (KeyError, TypeError):
+        raise ParameterError(
+            "delivered must hold True, False or None (unknown) per client, "
+            f"got {delivered!r}"
+        ) from None
+    if len(outcome) != n_clients:
+        raise ParameterError(
+            f"delivered must have one entry per client, {n_clients}, got {len(outcome)}"
+        )
+    return np.array(outcome, np.int8)
+
+
+def _checksum(header: str, held: Mapping[str, NDArray[Any]]) -> str:
+    digest = hashlib.sha256(header.encode())
+    for name in sorted(held):
+        digest.update(f"{name} {held[name].dtype.str} {held[name].shape}".encode())
+        digest.update(np.ascontiguousarray(held[name]).tobytes())
+    return digest.hexdigest()
+
+
+def _check_writable(path: Path) -> None:
+    try:
+        with path.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Write a file completely or not at all."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        scratch.write_bytes(data)
+        scratch.replace(path)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise FileError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _read_whole(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            held = {name: archive[name] for name in archive.files}
+        text, checksum = str(held.pop("header")), str(held.pop("checksum"))
+        header = json.loads(text)
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
+    except (KeyError, ValueError, EOFError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
+        raise FileError(f"{path} is damaged or not a coordinator's file: {error}") from None
+    except Exception as error:  # zlib.error and friends, by design of the archive formats
+        raise FileError(f"{path} is damaged: {error}") from None
+    if not isinstance(header, dict) or header.get("format") != _FORMAT:
+        raise FileError(f"{path} is not a coordinator's file of this version ({_FORMAT!r})")
+    if _checksum(text, held) != checksum:
+        raise FileError(f"{path} is damaged: its checksum does not match")
+    return header, held

@@ -1,0 +1,114 @@
+"""The fused loop: plan, transmit, observe and measure, compiled into one function per policy."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freshband._jit import entry_point, kernel, lend
+from freshband.rounds import observe_round, plan_round
+from freshband.schedulers.base import reveal
+
+__all__ = ["Tally", "open_tally", "run_block"]
+
+_NEXT, _ALARMS, _OLDEST, _AGE = range(4)  # positions in Tally.count
+_REMEMBERED = 100_000  # alarms a tally remembers, the first ones
+
+
+class Tally(NamedTuple):
+    """What is measured, for M clients, P checkpoints and L logged rounds."""
+
+    count: NDArray[np.int64]  # (4,) next checkpoint, alarms, oldest age seen, sum of all ages
+    variance: NDArray[np.float64]  # (1,) sum over rounds of V_t / M
+    delivered: NDArray[np.int64]  # (M,) successes of each client
+    checkpoint: NDArray[np.int64]  # (P,) rounds at which curves are read, increasing
+    age_curve: NDArray[np.int64]  # (P,) sum of ages so far
+    variance_curve: NDArray[np.float64]  # (P,)
+    delivered_curve: NDArray[np.int64]  # (P,) successes so far
+    alarm: NDArray[np.int64]  # (room, 2) round and channel of each alarm
+    assignment_log: NDArray[np.int64]  # (L, M) the first L rounds, for those who ask
+    outcome_log: NDArray[np.int8]  # (L, M)
+
+
+def open_tally(n_clients: int, checkpoints: NDArray[np.int64], logged: int = 0) -> Tally:
+    """Return an empty tally; the last checkpoint must be the last round."""
+    points = len(checkpoints)
+    return Tally(
+        count=np.zeros(4, np.int64),
+        variance=np.zeros(1),
+        delivered=np.zeros(n_clients, np.int64),
+        checkpoint=checkpoints,
+        age_curve=np.zeros(points, np.int64),
+        variance_curve=np.zeros(points),
+        delivered_curve=np.zeros(points, np.int64),
+        alarm=np.zeros((min(_REMEMBERED, int(checkpoints[-1])), 2), np.int64),
+        assignment_log=np.zeros((logged, n_clients), np.int64),
+        outcome_log=np.zeros((logged, n_clients), np.int8),
+    )
+
+
+@kernel
+def _measure(tally: Any, desk: Any, t: int, alarm: int) -> None:
+    n_clients = len(desk.ages)
+    total = 0
+    squares = 0
+    oldest = tally.count[_OLDEST]
+    for j in range(n_clients):
+        age = desk.ages[j]
+        total += age
+        squares += age * age
+        oldest = max(oldest, age)
+        tally.delivered[j] += desk.outcome[j]
+    tally.count[_OLDEST] = oldest
+    tally.count[_AGE] += total
+    mean = total / n_clients
+    tally.variance[0] += squares / n_clients - mean * mean
+    if alarm >= 0:
+        raised = tally.count[_ALARMS]
+        if raised < len(tally.alarm):
+            tally.alarm[raised, 0] = t
+            tally.alarm[raised, 1] = alarm
+        tally.count[_ALARMS] = raised + 1
+    point = tally.count[_NEXT]
+    if t == tally.checkpoint[point]:
+        tally.age_curve[point] = tally.count[_AGE]
+        tally.variance_curve[point] = tally.variance[0]
+        for j in range(n_clients):
+            tally.delivered_curve[point] += tally.delivered[j]
+        tally.count[_NEXT] = min(point + 1, len(tally.checkpoint) - 1)
+    if t <= len(tally.assignment_log):
+        for j in range(n_clients):
+            tally.assignment_log[t - 1, j] = desk.assignment[j]
+            tally.outcome_log[t - 1, j] = desk.outcome[j]
+
+
+@entry_point
+def run_block(
+    scheduler: Any, matching: Any, desk: Any, tally: Any, rng: Any, t: int, states: Any, means: Any
+) -> None:
+    """Play rounds t+1 … t+n over the air of one block.
+
+    Parameters
+    ----------
+    scheduler, matching, desk, tally : states
+        Written in place.
+    rng : numpy Generator
+        The policy's own stream.
+    t : int
+        Rounds played before.
+    states : uint8 array, shape (n, N)
+    means : float64 array, shape (n, N)
+    """
+    scheduler, matching, desk, tally = lend(scheduler), lend(matching), lend(desk), lend(tally)
+    rng, states, means = lend(rng), lend(states), lend(means)
+    for i in range(len(states)):
+        t += 1
+        reveal(scheduler, means[i], states[i])
+        plan_round(scheduler, matching, desk, rng, t)
+        for j in range(len(desk.assignment)):
+            channel = desk.assignment[j]
+            desk.outcome[j] = states[i, channel] if channel >= 0 else 0
+        alarm = observe_round(scheduler, desk, t)
+        _measure(tally, desk, t, alarm)

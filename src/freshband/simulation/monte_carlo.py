@@ -1,0 +1,314 @@
+"""Monte Carlo: many runs of many policies over the same air."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from freshband.channels.base import ChannelModel, build, open_air, registry
+from freshband.errors import ParameterError, nearest
+from freshband.parameters import Parameters, whole_number
+from freshband.policy import Policy, parse_policy
+from freshband.rounds import open_desk
+from freshband.schedulers.aoi_aware import AoIAwareState
+from freshband.schedulers.oracle import Oracle
+from freshband.seeding import Role, check_seed, generator
+from freshband.simulation.loop import Tally, open_tally, run_block
+from freshband.simulation.result import Record, collect
+from freshband.states import reserve
+
+__all__ = ["simulate"]
+
+_CELLS = 1 << 17  # states drawn at a time: a block and its means stay in the second-level cache
+
+
+def simulate(
+    channels: str | ChannelModel,
+    policies: Sequence[str | Policy] | str,
+    *,
+    clients: int = 2,
+    rounds: int = 20_000,
+    runs: int = 10,
+    seed: int = 0,
+    channel_options: Mapping[str, Any] | None = None,
+    policy_options: Mapping[str, Mapping[str, Any]] | None = None,
+    points: int = 200,
+    threads: int | None = None,
+    progress: bool = True,
+) -> xr.Dataset:
+    """Run policies over the same air and measure ages, regret and fairness.
+
+    Parameters
+    ----------
+    channels : str or ChannelModel
+        What the air does: a registered name, or a model.
+    policies : sequence of str
+        Policies, ``scheduler[:preset][+token...]``; a string is split at commas.
+    clients : int >= 1, default 2
+        M, at most the number of channels.
+    rounds : int >= 1, default 20000
+        T.
+    runs : int >= 1, default 10
+        Independent repetitions; every policy meets the same air in each.
+    seed : int >= 0, default 0
+        The one seed everything derives from.
+    channel_options : mapping, optional
+        Parameters of the channel model, with a name.
+    policy_options : mapping of str to mapping, optional
+        Hyper-parameters by policy, as written in ``policies``.
+    points : int >= 1, default 200
+        Points of the thinned curves; totals are exact.
+    threads : int >= 1, optional
+        Runs at a time; by default one a core.
+    progress : bool, default True
+        Show a progress bar on stderr if it is a terminal.
+
+    Returns
+    -------
+    xarray.Dataset
+        Totals over (policy, run): ``regret`` against mean+age, ``regret_rotate`` against
+        mean+rotate (both NaN where channels have no means), ``regret_fixed`` against the best
+        fixed set (computed where there are no means), ``mean_age``, ``cumulative_variance``,
+        ``max_age``, ``jain``, ``delivered``, ``alarms``, ``detected``, ``missed``,
+        ``false_alarms``, ``delay``; ``participation`` over (policy, run, client); and thinned
+        curves over (policy, run, round): ``age_curve``, ``variance_curve``, ``delivered_curve``,
+        ``regret_curve``, ``regret_rotate_curve``, ``regret_fixed_curve``. Attributes hold the
+        configuration, seed and versions.
+
+    Examples
+    --------
+    >>> import freshband
+    >>> result = freshband.simulate(
+    ...     "piecewise", ["random", "glr-cucb"], clients=2, rounds=3000, runs=4, seed=1
+    ... )
+    >>> result.regret.dims, result.sizes["run"]
+    (('policy', 'run'), 4)
+    >>> bool((result.regret.sel(policy="random") > result.regret.sel(policy="glr-cucb")).all())
+    True
+    """
+    model = build(channels, channel_options or {})
+    plan = _Plan(
+        model=model,
+        policies=_read_policies(policies, policy_options or {}),
+        clients=_read_clients(clients, model.n_channels),
+        rounds=whole_number("rounds", rounds, at_least=1),
+        runs=whole_number("runs", runs, at_least=1),
+        seed=check_seed(seed),
+        points=whole_number("points", points, at_least=1),
+    )
+    plan.check()
+    if threads is None:
+        workers = os.cpu_count() or 1
+    else:
+        workers = whole_number("threads", threads, at_least=1)
+    began = time.perf_counter()
+    records = _run_all(plan, min(workers, plan.runs), progress)
+    return collect(
+        [policy.name for policy in plan.policies],
+        plan.checkpoints,
+        records,
+        plan.config(),
+        time.perf_counter() - began,
+    )
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A checked request: everything a run needs to know."""
+
+    model: ChannelModel
+    policies: list[Policy]
+    clients: int
+    rounds: int
+    runs: int
+    seed: int
+    points: int
+
+    @property
+    def checkpoints(self) -> NDArray[np.int64]:
+        """Evenly spaced rounds, the last one included."""
+        points = min(self.points, self.rounds)
+        return np.unique(np.linspace(0, self.rounds, points + 1).round().astype(np.int64)[1:])
+
+    @property
+    def yardsticks(self) -> dict[str, Policy]:
+        """The oracles regret is measured against, by the name of the measure."""
+        if self.model.has_means:
+            return {
+                "regret": parse_policy("oracle:mean+age"),
+                "regret_rotate": parse_policy("oracle:mean+rotate"),
+            }
+        return {"regret_fixed": parse_policy("oracle:fixed+age")}
+
+    def check(self) -> None:
+        """Find out what cannot work before any run begins."""
+        for policy in self.policies:
+            if not self.model.has_means and _selection(policy) == "mean":
+                raise ParameterError(
+                    f"policy {policy.name!r} needs channel means, which these channels do not "
+                    "have; use oracle:fixed or oracle:csi"
+                )
+            rng = np.random.default_rng(0)
+            policy.start(self.clients, self.model.n_channels, rng, self.rounds)
+        open_air(self.model, self.rounds, self.seed)
+
+    def config(self) -> dict[str, Any]:
+        """Return what reproduces this simulation, as plain JSON values."""
+        kind = type(self.model)
+        return {
+            "channels": registry.name_of(kind) or kind.__name__,
+            "channel_options": self.model.model_dump(mode="json", exclude_unset=True)
+            if isinstance(self.model, Parameters)
+            else {},
+            "policies": [policy.name for policy in self.policies],
+            "policy_options": {p.name: dict(p.options) for p in self.policies if p.options},
+            "clients": self.clients,
+            "rounds": self.rounds,
+            "runs": self.runs,
+            "seed": self.seed,
+            "points": self.points,
+        }
+
+
+def _read_policies(
+    policies: Sequence[str | Policy] | str, options: Mapping[str, Mapping[str, Any]]
+) -> list[Policy]:
+    texts: Sequence[str | Policy] = policies.split(",") if isinstance(policies, str) else policies
+    names = [text.name if isinstance(text, Policy) else str(text).strip() for text in texts]
+    if not names:
+        raise ParameterError("policies must name at least one policy, got none")
+    for name in options:
+        if name not in names:
+            raise ParameterError(
+                f"options are given for policy {name!r}, which is not simulated; "
+                + nearest(name, names)
+            )
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise ParameterError(f"policies must differ, got {sorted(twice)[0]!r} twice")
+    return [
+        text if isinstance(text, Policy) else parse_policy(text, options.get(name))
+        for text, name in zip(texts, names, strict=True)
+    ]
+
+
+def _read_clients(clients: object, n_channels: int) -> int:
+    number = whole_number("clients", clients, at_least=1)
+    if number > n_channels:
+        raise ParameterError(
+            f"clients must be at most the number of channels, {n_channels}, got {number}"
+        )
+    return number
+
+
+def _selection(policy: Policy) -> str | None:
+    return policy.scheduler.selection if isinstance(policy.scheduler, Oracle) else None
+
+
+class _Player:
+    """One policy in one run."""
+
+    def __init__(self, policy: Policy, plan: _Plan, run: int, hindsight: NDArray[Any] | None):
+        n_channels = plan.model.n_channels
+        self.rng = generator(plan.seed, Role.POLICY, run)
+        self.scheduler, self.matching = policy.start(
+            plan.clients, n_channels, self.rng, plan.rounds
+        )
+        if _selection(policy) == "fixed":
+            plain = self.scheduler
+            oracle = plain.inner if isinstance(plain, AoIAwareState) else plain
+            oracle.worth[:] = hindsight
+        self.desk = open_desk(plan.clients, n_channels)
+        self.tally: Tally = open_tally(plan.clients, plan.checkpoints)
+        self.seconds = 0.0
+
+    def play(self, t: int, states: NDArray[Any], means: NDArray[Any]) -> None:
+        began = time.perf_counter()
+        self.scheduler = reserve(self.scheduler, len(states))
+        run_block(
+            self.scheduler, self.matching, self.desk, self.tally, self.rng, t, states, means
+        )
+        self.seconds += time.perf_counter() - began
+
+
+def _blocks(plan: _Plan) -> Iterator[tuple[int, int]]:
+    """Yield (rounds before, rounds in) each block."""
+    size = max(64, _CELLS // plan.model.n_channels)
+    for t in range(0, plan.rounds, size):
+        yield t, min(size, plan.rounds - t)
+
+
+def _one_run(plan: _Plan, run: int) -> Record:
+    yardsticks = plan.yardsticks
+    everybody = [*plan.policies, *yardsticks.values()]
+    hindsight = None
+    if any(_selection(policy) == "fixed" for policy in everybody):
+        air = open_air(plan.model, plan.rounds, plan.seed, run)  # first pass: the very same air
+        hindsight = np.zeros(plan.model.n_channels)
+        for _, size in _blocks(plan):
+            hindsight += air.block(size).states.sum(axis=0)
+    players = [_Player(policy, plan, run, hindsight) for policy in everybody]
+    air = open_air(plan.model, plan.rounds, plan.seed, run)
+    for t, size in _blocks(plan):
+        states, means = air.block(size)
+        for player in players:
+            player.play(t, states, means)
+    own = players[: len(plan.policies)]
+    return Record(
+        tallies=[player.tally for player in own],
+        seconds=[player.seconds for player in own],
+        yardsticks={
+            name: player.tally.age_curve
+            for name, player in zip(yardsticks, players[len(own) :], strict=True)
+        },
+        breakpoints=air.breakpoints if plan.model.has_means else None,
+    )
+
+
+def _run_all(plan: _Plan, workers: int, progress: bool) -> list[Record]:
+    records: list[Record | None] = [None] * plan.runs
+    with _progress_bar(progress) as bar, ThreadPoolExecutor(workers) as pool:
+        task = bar.add_task("simulating", total=plan.runs)
+        waiting: dict[Future[Record], int] = {
+            pool.submit(_one_run, plan, run): run for run in range(plan.runs)
+        }
+        try:
+            for future in as_completed(waiting):
+                records[waiting[future]] = future.result()
+                bar.advance(task)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [record for record in records if record is not None]
+
+
+def _progress_bar(wanted: bool) -> Progress:
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("runs"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not wanted or not console.is_terminal,
+        transient=True,
+    )

@@ -1,0 +1,203 @@
+"""Results: labelled arrays with everything needed to make them again."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from freshband import __version__
+from freshband.aoi import jain_index, match_alarms
+from freshband.errors import FileError
+from freshband.simulation.loop import Tally
+
+__all__ = ["Record", "check_writable", "collect", "load_result", "save_result", "summarise"]
+
+REGRETS = ("regret", "regret_rotate", "regret_fixed")
+_FORMAT = "freshband simulation 1"
+_LIBRARIES = ("numpy", "numba", "xarray")
+
+
+@dataclass(frozen=True)
+class Record:
+    """What one run leaves behind."""
+
+    tallies: list[Tally]
+    seconds: list[float]
+    yardsticks: dict[str, NDArray[np.int64]]  # the oracles' age curves, by measure
+    breakpoints: NDArray[np.int64] | None  # true changes; None where nobody knows
+
+
+def collect(
+    names: Sequence[str],
+    checkpoints: NDArray[np.int64],
+    records: Sequence[Record],
+    config: dict[str, Any],
+    seconds: float,
+) -> xr.Dataset:
+    """Put the runs' records together as a dataset."""
+    rounds, clients = config["rounds"], config["clients"]
+
+    def over_runs(measure: Callable[[Tally], Any]) -> NDArray[Any]:
+        return np.array(
+            [[measure(record.tallies[p]) for record in records] for p in range(len(names))]
+        )
+
+    curve, total = ("policy", "run", "round"), ("policy", "run")
+    age = over_runs(lambda tally: tally.age_curve)
+    delivered = over_runs(lambda tally: tally.delivered)
+    data: dict[str, Any] = {
+        "age_curve": (curve, age),
+        "variance_curve": (curve, over_runs(lambda tally: tally.variance_curve)),
+        "delivered_curve": (curve, over_runs(lambda tally: tally.delivered_curve)),
+        "mean_age": (total, age[:, :, -1] / (rounds * clients)),
+        "cumulative_variance": (total, over_runs(lambda tally: tally.variance[0])),
+        "max_age": (total, over_runs(lambda tally: tally.count[2])),
+        "delivered": (total, delivered.sum(axis=-1)),
+        "participation": (("policy", "run", "client"), delivered / rounds),
+        "jain": (total, jain_index(delivered)),
+        "alarms": (total, over_runs(lambda tally: tally.count[1])),
+        "seconds": (total, np.array([record.seconds for record in records]).T),
+    }
+    for name in REGRETS:
+        oracle = [record.yardsticks.get(name) for record in records]
+        known = all(each is not None for each in oracle)
+        regret = age - np.array(oracle)[None] if known else np.full(age.shape, np.nan)
+        data[f"{name}_curve"] = (curve, regret.astype(np.float64))
+        data[name] = (total, regret[:, :, -1].astype(np.float64))
+    data |= {name: (total, values) for name, values in _detections(names, records).items()}
+    return xr.Dataset(
+        data,
+        coords={
+            "policy": list(names),
+            "run": np.arange(len(records)),
+            "round": checkpoints,
+            "client": np.arange(clients),
+        },
+        attrs={
+            "format": _FORMAT,
+            "config": json.dumps(config),
+            "freshband": __version__,
+            "versions": json.dumps(
+                {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
+            ),
+            "seconds": seconds,
+        },
+    )
+
+
+def _detections(names: Sequence[str], records: Sequence[Record]) -> dict[str, NDArray[np.float64]]:
+    """Compare alarms with true changes; NaN where nobody knows what changed."""
+    fields = {"detected": "detected", "missed": "missed", "false_alarms": "false", "delay": "delay"}
+    found = {name: np.full((len(names), len(records)), np.nan) for name in fields}
+    for r, record in enumerate(records):
+        if record.breakpoints is None:
+            continue
+        for p, tally in enumerate(record.tallies):
+            alarms = tally.alarm[: min(tally.count[1], len(tally.alarm)), 0]
+            # an alarm is raised at the end of its round, a change begins before it
+            detections = match_alarms(alarms, record.breakpoints)
+            for name, field in fields.items():
+                found[name][p, r] = getattr(detections, field)
+    return found
+
+
+def summarise(result: xr.Dataset) -> dict[str, Any]:
+    """Return mean and standard error over runs of every measure, as plain JSON values.
+
+    Returns
+    -------
+    dict
+        ``policies.<name>.<measure>`` is ``{"mean": …, "se": …}``, or None where the measure does
+        not apply; a standard error of a single run is None. ``rounds_per_second`` counts the
+        compiled rounds of each policy.
+
+    Examples
+    --------
+    >>> import freshband
+    >>> result = freshband.simulate("stationary", "random", rounds=100, runs=2)
+    >>> sorted(summarise(result)["policies"]["random"]["regret"])
+    ['mean', 'se']
+    """
+    config = json.loads(result.attrs["config"])
+    measures = [
+        str(name) for name, array in result.items() if array.dims == ("policy", "run")
+    ]
+    policies: dict[str, Any] = {}
+    for name in result.policy.values:
+        row = result.sel(policy=name)
+        policies[str(name)] = {
+            measure: _mean_and_error(row[measure].values)
+            for measure in measures
+            if measure != "seconds"
+        }
+        seconds = float(row.seconds.sum())
+        played = config["rounds"] * config["runs"]
+        policies[str(name)]["rounds_per_second"] = played / seconds if seconds > 0 else None
+    return {**config, "policies": policies, "seconds": result.attrs["seconds"],
+            "freshband": result.attrs["freshband"],
+            "versions": json.loads(result.attrs["versions"])}
+
+
+def _mean_and_error(values: NDArray[Any]) -> dict[str, float | None] | None:
+    known = np.asarray(values, dtype=np.float64)
+    known = known[~np.isnan(known)]
+    if known.size == 0:
+        return None
+    error = float(known.std(ddof=1) / np.sqrt(known.size)) if known.size > 1 else None
+    return {"mean": float(known.mean()), "se": error}
+
+
+def check_writable(path: str | os.PathLike[str]) -> Path:
+    """Return the path if a file can be written there, or raise `FileError` before work begins."""
+    target = Path(path)
+    if target.is_dir():
+        raise FileError(f"cannot write {target}: it is a folder")
+    folder = target.parent
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise FileError(f"cannot write {target}: {folder} is not a writable folder")
+    return target
+
+
+def save_result(result: xr.Dataset, path: str | os.PathLike[str]) -> None:
+    """Write a result as NetCDF, completely or not at all."""
+    target = check_writable(path)
+    scratch = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        result.to_netcdf(scratch, engine="h5netcdf")
+        scratch.replace(target)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise FileError(f"cannot write {target}: {error.strerror or error}") from None
+
+
+def load_result(path: str | os.PathLike[str]) -> xr.Dataset:
+    """Read a result written by `save_result`.
+
+    Raises
+    ------
+    FileError
+        If the file is missing, damaged, or not a simulation's.
+    """
+    source = Path(path)
+    try:
+        result = xr.load_dataset(source, engine="h5netcdf")
+    except FileNotFoundError:
+        raise FileError(f"cannot read {source}: no such file") from None
+    except (OSError, ValueError, KeyError) as error:
+        raise FileError(f"{source} is damaged or not a result: {error}") from None
+    if result.attrs.get("format") != _FORMAT:
+        raise FileError(f"{source} is not a result of this version ({_FORMAT!r})")
+    return result
