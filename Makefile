@@ -97,7 +97,7 @@ lock: ## Write constraints.txt anew from the newest versions that fit pyproject.
 clean: ## Remove caches and build outputs; keeps .venv and results/
 	rm -rf build dist site htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache \
 		.import_linter_cache .hypothesis
-	find src tests benchmarks docs -type d -name __pycache__ -prune -exec rm -rf {} +
+	find . -path ./$(VENV) -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
 distclean: clean ## The same, and .venv
 	rm -rf $(VENV)

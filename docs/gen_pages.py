@@ -204,16 +204,31 @@ def write_commands() -> None:
     commands = getattr(typer.main.get_command(application), "commands", {})
     lines = ["", "## All options", ""]
     for name, command in sorted(commands.items()):
-        lines += [f"### `freshband {name}`", "", inspect.cleandoc(command.help or ""), ""]
+        lines += [f"### `freshband {name}`", "", *command_help(command.help or ""), ""]
         lines += ["| option | what it does | default |", "| --- | --- | --- |"]
         lines += [option_row(option) for option in command.params if not option.is_eager] + [""]
     write("cli.md", *lines, mode="a")
 
 
+def command_help(text: str) -> Iterator[str]:
+    """Yield a command's help as Markdown: rich's bold becomes Markdown's, examples become code."""
+    text = re.sub(r"\[/?bold\]", "**", inspect.cleandoc(text).replace("\b", ""))
+    in_code = False
+    for line in text.splitlines():
+        is_code = line.strip().startswith("freshband ")
+        if line.strip() and is_code != in_code:
+            in_code = is_code
+            yield "\n```shell" if is_code else "```\n"
+        if line.strip() or not in_code:
+            yield line.strip()
+    if in_code:
+        yield "```"
+
+
 def option_row(option: Any) -> str:
     """Return the table row of one command-line option."""
     typed = " ".join(f"`{name}`" for name in option.opts)
-    text = (getattr(option, "help", None) or "").replace("\n", " ").replace("|", "\\|")
+    text = re.sub(r"([\[\]|])", r"\\\1", " ".join((getattr(option, "help", "") or "").split()))
     no_default = option.default is None or callable(option.default) or option.default in ([], ())
     default = "required" if option.required else "" if no_default else f"`{option.default}`"
     return f"| {typed} | {text} | {default} |"

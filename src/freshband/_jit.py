@@ -18,13 +18,13 @@ import inspect
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 import numba
 from numba.core import caching, cgutils, types
 from numba.extending import intrinsic, overload, register_jitable
 
-__all__ = ["cold", "compiled_sources", "entry_point", "kernel", "lend", "verb"]
+__all__ = ["Verb", "cold", "compiled_sources", "entry_point", "kernel", "lend", "verb"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,7 +43,19 @@ def cold(function: F) -> F:
     return register_jitable(**_OPTIONS)(function)  # type: ignore[no-any-return]
 
 
-def verb(default: F) -> F:
+class Verb(Protocol):
+    """A generic function that state types register their versions of."""
+
+    def __call__(self, state: Any, /, *args: Any) -> Any:
+        """Do it, the way the state's type does."""
+        ...
+
+    def register(self, *state_types: type) -> Callable[[F], F]:
+        """Return a decorator that enters a version for these state types."""
+        ...
+
+
+def verb(default: Callable[..., Any]) -> Verb:
     """Make a generic function that dispatches on the type of its first argument.
 
     The decorated function is the version for types that register none. Types register theirs
@@ -73,7 +85,7 @@ def verb(default: F) -> F:
     choose.__signature__ = signature  # type: ignore[attr-defined]  # numba folds arguments by it
     overload(generic, jit_options={"forceinline": True, **_OPTIONS}, strict=False)(choose)
     generic.register = register  # type: ignore[attr-defined]
-    return generic  # type: ignore[return-value]
+    return cast(Verb, generic)
 
 
 _owners: dict[str, type] = {}
@@ -108,8 +120,12 @@ def compiled_sources() -> list[Path]:
     """
     root = Path(__file__).parent
     folders = [root, root / "schedulers", root / "matching", root / "detectors"]
-    return sorted([*(path for folder in folders for path in folder.glob("*.py")),
-                   root / "simulation" / "loop.py"])
+    return sorted(
+        [
+            *(path for folder in folders for path in folder.glob("*.py")),
+            root / "simulation" / "loop.py",
+        ]
+    )
 
 
 @functools.cache
@@ -145,7 +161,9 @@ def _keyed(locator: type[Any]) -> type[Any]:
 
 
 class _PackageCacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes = [_keyed(each) for each in caching.CompileResultCacheImpl._locator_classes]
+    _locator_classes: ClassVar[list[type[Any]]] = [
+        _keyed(each) for each in caching.CompileResultCacheImpl._locator_classes
+    ]
 
 
 class _PackageCache(caching.FunctionCache):  # type: ignore[misc]

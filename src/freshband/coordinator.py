@@ -261,8 +261,7 @@ def _read_outcome(delivered: Any, n_clients: int) -> NDArray[np.int8]:
         outcome = [codes[value] for value in values]
     except (KeyError, TypeError):
         raise ParameterError(
-            "delivered must hold True, False or None (unknown) per client, "
-            f"got {delivered!r}"
+            f"delivered must hold True, False or None (unknown) per client, got {delivered!r}"
         ) from None
     if len(outcome) != n_clients:
         raise ParameterError(

@@ -92,8 +92,9 @@ def _allowed(field: FieldInfo) -> str:
             numbers.append("text")
         else:
             numbers.append("a list of numbers" + _interval(_bounds(field)))
-    described = numbers + ([("one of " if len(choices) > 1 else "") + ", ".join(choices)]
-                           if choices else [])
+    described = numbers + (
+        [("one of " if len(choices) > 1 else "") + ", ".join(choices)] if choices else []
+    )
     return " or ".join(dict.fromkeys(described))
 
 

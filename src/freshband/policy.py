@@ -79,9 +79,7 @@ def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -
     kind = schedulers.registry[name]
     preset = preset or "corrected"
     if preset not in kind.presets:
-        raise UnknownNameError(
-            f"{name} has no preset {preset!r}; {nearest(preset, kind.presets)}"
-        )
+        raise UnknownNameError(f"{name} has no preset {preset!r}; {nearest(preset, kind.presets)}")
     matching, aware = _read_tokens(text, tokens)
     matching = matching or kind.matchings.get(preset, "age")
     given = dict(options or {})

@@ -21,16 +21,15 @@ def tie_break(t: int, item: int) -> int:
     """Hash a round and an item to 31 bits, without ever leaving int64."""
     h = (t * 73856093 + item * 19349663 + 83492791) & 0x7FFFFFFF
     h = ((h ^ (h >> 15)) * 739982445) & 0x7FFFFFFF
-    h = ((h ^ (h >> 12)) * 695872825) & 0x7FFFFFFF
-    return h ^ (h >> 15)
+    return h ^ (h >> 13)
 
 
 @kernel
 def _before(keys: Any, t: int, a: int, b: int) -> bool:
     """Whether item ``a`` goes before item ``b``: the larger key first."""
-    if keys[a] != keys[b]:
-        return keys[a] > keys[b]  # type: ignore[no-any-return]
-    return tie_break(t, a) < tie_break(t, b)
+    if keys[a] == keys[b]:
+        return tie_break(t, a) < tie_break(t, b)
+    return keys[a] > keys[b]  # type: ignore[no-any-return]
 
 
 @kernel

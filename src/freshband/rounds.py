@@ -50,9 +50,7 @@ def plan_round(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> No
         desk.overridden[j] = 0
     select(scheduler, t, desk.ages, rng, desk.chosen)
     score(scheduler, t, desk.scores)
-    match(
-        matching, t, desk.chosen, desk.scores, desk.ages, desk.priorities, rng, desk.assignment
-    )
+    match(matching, t, desk.chosen, desk.scores, desk.ages, desk.priorities, rng, desk.assignment)
     override(scheduler, t, desk.ages, desk.scores, desk.assignment, desk.overridden)
 
 
@@ -61,4 +59,6 @@ def observe_round(scheduler: Any, desk: Any, t: int) -> int:
     """Age the clients by ``desk.outcome`` and learn; return the channel found changed, or -1."""
     for j in range(len(desk.ages)):
         desk.ages[j] = 1 if desk.outcome[j] == 1 else desk.ages[j] + 1
-    return update(scheduler, t, desk.assignment, desk.outcome, desk.overridden)
+    return update(  # type: ignore[no-any-return]
+        scheduler, t, desk.assignment, desk.outcome, desk.overridden
+    )

@@ -2,48 +2,77 @@
 
 A state is a ``NamedTuple`` whose fields are numpy arrays or further states. Everything mutable
 lives in one and is written in place, so a run can be saved, copied and handed to compiled code.
-A state type may name fields in ``DERIVED``: look-up tables that are rebuilt, not saved.
+Fields named by `not_saved` are look-up tables, which are rebuilt instead of saved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from freshband.errors import FileError
 
-__all__ = ["arrays", "rebuild", "reserve"]
+__all__ = ["arrays", "grown", "not_saved", "rebuild", "reserve"]
 
 State = TypeVar("State", bound=tuple[Any, ...])
+Grower = TypeVar("Grower", bound=Callable[..., Any])
 
-_growers: dict[type, Any] = {}
+
+class _Reserve:
+    """The generic function behind `reserve`; plain Python, so a plain object does."""
+
+    def __init__(self) -> None:
+        self._growers: dict[type, Callable[[Any, int], Any]] = {}
+
+    def __call__(self, state: State, rounds: int) -> State:
+        grower = self._growers.get(type(state))
+        if grower is not None:
+            return cast(State, grower(state, rounds))
+        inner = {name: self(part, rounds) for name, part in _fields(state) if _is_state(part)}
+        return cast(State, state._replace(**inner)) if inner else state  # type: ignore[attr-defined]
+
+    def register(self, state_type: type) -> Callable[[Grower], Grower]:
+        """Return a decorator that enters how a state type grows."""
+
+        def enter(grower: Grower) -> Grower:
+            self._growers[state_type] = grower
+            return grower
+
+        return enter
 
 
-def reserve(state: State, rounds: int) -> State:
-    """Return ``state`` with room for ``rounds`` more rounds.
+reserve = _Reserve()
+"""``reserve(state, rounds)`` returns the state with room for so many more rounds.
 
-    Arrays cannot grow inside a kernel, so this runs between blocks. State types that need room
-    register how with ``@reserve.register(StateType)``; all others just pass the call on to the
-    states they hold. The state given is not used any more afterwards.
+Arrays cannot grow inside a kernel, so this runs between blocks. State types that need room register
+how with ``@reserve.register(StateType)``; all others pass the call on to the states they hold. The
+state given is not used any more afterwards.
+"""
+
+
+_derived: dict[type, tuple[str, ...]] = {}
+
+
+def not_saved(state_type: type, *fields: str) -> None:
+    """Declare fields of a state type that `reserve` can make again."""
+    _derived[state_type] = fields
+
+
+def grown(array: np.ndarray, axis: int, more: int) -> np.ndarray:
+    """Return a zero-padded copy with ``more`` places at the end of one axis.
+
+    Examples
+    --------
+    >>> grown(np.array([[1, 2]]), axis=1, more=2).tolist()
+    [[1, 2, 0, 0]]
     """
-    grower = _growers.get(type(state))
-    if grower is not None:
-        return cast(State, grower(state, rounds))
-    inner = {name: reserve(part, rounds) for name, part in _fields(state) if _is_state(part)}
-    return cast(State, state._replace(**inner)) if inner else state  # type: ignore[attr-defined]
-
-
-def _register(state_type: type) -> Any:
-    def enter(grower: Any) -> Any:
-        _growers[state_type] = grower
-        return grower
-
-    return enter
-
-
-reserve.register = _register  # type: ignore[attr-defined]
+    shape = list(array.shape)
+    shape[axis] += more
+    larger = np.zeros(shape, array.dtype)
+    larger[tuple(slice(length) for length in array.shape)] = array
+    return larger
 
 
 def arrays(state: tuple[Any, ...], prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
@@ -60,7 +89,7 @@ def arrays(state: tuple[Any, ...], prefix: str = "") -> Iterator[tuple[str, np.n
     >>> [path for path, _ in arrays(Outer(Inner(np.zeros(2)), np.zeros(1)))]
     ['inner.counts', 'clock']
     """
-    derived = getattr(type(state), "DERIVED", ())
+    derived = _derived.get(type(state), ())
     for name, part in _fields(state):
         if _is_state(part):
             yield from arrays(part, f"{prefix}{name}.")
@@ -70,7 +99,7 @@ def arrays(state: tuple[Any, ...], prefix: str = "") -> Iterator[tuple[str, np.n
 
 def rebuild(state: State, saved: Mapping[str, np.ndarray], prefix: str = "") -> State:
     """Return ``state`` with its arrays replaced by those ``saved`` under the same paths."""
-    derived = getattr(type(state), "DERIVED", ())
+    derived = _derived.get(type(state), ())
     fields: dict[str, Any] = {}
     for name, part in _fields(state):
         if _is_state(part):

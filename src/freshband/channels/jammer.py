@@ -28,8 +28,8 @@ class Jammer(Band):
     A blocked channel is Bad for certain; the others are Good with their mean `μ_k`. The
     plan is drawn before round 1 and never reacts to the scheduler: an oblivious adversary in the
     sense of Sec. II-B. The jammer works in periods of ``dwell`` rounds and is on in as many of
-    them as the budget B pays for, `⌊BT/dwell⌋`, spread uniformly at
-    random over the run; so at most a share B of the rounds is jammed.
+    them as the budget B pays for in full, `⌊BT/dwell⌋` (all at B = 1),
+    spread uniformly at random over the run; so at most a share B of the rounds is jammed.
 
     - `sweep` takes the next ``width`` channels in every period it is on, round and round the
       band.
@@ -134,7 +134,8 @@ class Jammer(Band):
         """Yield the means period by period, drawing a frame of periods at a time."""
         order = self._order(free, structure)
         idle = -(-rounds // self.dwell)  # periods yet to come in which it is off
-        busy = self._paid(rounds) // self.dwell  # and on
+        paid = self._paid(rounds)
+        busy = idle if paid == rounds else paid // self.dwell  # and on
         idle -= busy
         swept = 0
         while idle + busy > 0:

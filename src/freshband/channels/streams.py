@@ -171,7 +171,7 @@ class Changes:
         cells = np.flatnonzero(changed)  # few: cheaper to fold into rows than any(axis=1)
         if len(cells) == 0:
             return
-        found = np.unique(cells // changed.shape[1])[: REMEMBERED - self._count]
+        found = np.unique(cells // len(changed[0]))[: REMEMBERED - self._count]
         self._rounds.append(first_round + found)
         self._changed.append(changed[found])
         self._count += len(found)

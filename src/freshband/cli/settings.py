@@ -27,9 +27,7 @@ def read_settings(settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, di
         name, equals, text = setting.partition("=")
         policy, _, key = name.strip().rpartition(".")
         if not equals or not key:
-            raise ParameterError(
-                f"--set must be key=value or POLICY.key=value, got {setting!r}"
-            )
+            raise ParameterError(f"--set must be key=value or POLICY.key=value, got {setting!r}")
         try:
             value = json.loads(text)
         except json.JSONDecodeError:

@@ -58,10 +58,14 @@ def simulate(
     ] = None,
     clients: Annotated[int, typer.Option(help="Number of clients M.")] = 2,
     rounds: Annotated[int, typer.Option(help="Number of rounds T.")] = 20_000,
-    runs: Annotated[int, typer.Option(help="Independent runs; policies share the air of each.")] = 10,
+    runs: Annotated[
+        int, typer.Option(help="Independent runs; policies share the air of each.")
+    ] = 10,
     seed: Annotated[int, typer.Option(help="The one seed everything derives from.")] = 0,
     points: Annotated[int, typer.Option(help="Points of the saved curves.")] = 200,
-    threads: Annotated[int | None, typer.Option(help="Runs at a time [default: one a core].")] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Runs at a time [default: one a core].")
+    ] = None,
     output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
     out: Annotated[
         Path | None, typer.Option(help="Save the result, with its configuration, as NetCDF.")
@@ -72,17 +76,19 @@ def simulate(
     measure: Annotated[Measure, typer.Option(help="What the plot shows.")] = Measure.regret,
     like: Annotated[
         Path | None,
-        typer.Option(help="Repeat the configuration saved in this result; other options of the "
-                     "simulation are then taken from it."),
+        typer.Option(
+            help="Repeat the configuration saved in this result; other options of the "
+            "simulation are then taken from it."
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
     """Compare policies over the same air: ages, regret, fairness.
 
-    Every policy meets the same channel states in every run, so differences are paired. [bold]regret[/bold] is
-    the age summed over clients and rounds beyond that of an oracle that knows the current means and
-    gives the oldest client the best channel; [bold]regret_rotate[/bold] lets that oracle take turns, as in the
-    paper.
+    Every policy meets the same channel states in every run, so differences are paired.
+    [bold]regret[/bold] is the age summed over clients and rounds beyond that of an oracle that
+    knows the current means and gives the oldest client the best channel;
+    [bold]regret_rotate[/bold] lets that oracle take turns, as in the paper.
 
     [bold]Examples[/bold]
 
@@ -136,12 +142,22 @@ def _print_table(result: xr.Dataset, written: list[Path]) -> None:
     from freshband import summarise
 
     summary = summarise(result)
-    main = "regret" if summary["policies"][str(result.policy.values[0])]["regret"] else "regret_fixed"
+    main = (
+        "regret" if summary["policies"][str(result.policy.values[0])]["regret"] else "regret_fixed"
+    )
     best = str(result[main].mean("run").idxmin("policy").item())
     table = Table(title=_title(summary), caption=_caption(main, best, summary["runs"]))
     table.add_column("policy", no_wrap=True)
-    headings = ["behind best", "mean age", "cum. variance", "oldest", "Jain", "alarms", "delay",
-                "M rounds/s"]
+    headings = [
+        "behind best",
+        "mean age",
+        "cum. variance",
+        "oldest",
+        "Jain",
+        "alarms",
+        "delay",
+        "M rounds/s",
+    ]
     for heading in [main, *(["vs rotate"] if main == "regret" else []), *headings]:
         table.add_column(heading, justify="right")
     for name, row in summary["policies"].items():

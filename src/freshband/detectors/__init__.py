@@ -1,1 +1,1 @@
-"""Change detectors: did a channel's success rate change, and since when?"""
+"""Change detectors: whether a channel's success rate changed, and since when."""

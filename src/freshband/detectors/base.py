@@ -16,7 +16,7 @@ __all__ = ["forget", "forget_all", "push"]
 def push(detector: Any, channel: int, outcome: int) -> bool:
     """Feed one 0/1 outcome of one channel; return whether it reveals a change.
 
-    After an alarm ``detector.split[channel]`` is the number of outcomes before the change.
+    After an alarm ``detector.book[channel]["split"]`` is the number of outcomes before the change.
     """
     return False
 

@@ -43,7 +43,7 @@ from pydantic import Field
 from freshband._jit import cold, kernel
 from freshband.detectors.base import forget, forget_all, push
 from freshband.parameters import Parameters
-from freshband.states import reserve
+from freshband.states import grown, not_saved, reserve
 
 __all__ = ["THRESHOLDS", "Glr", "GlrState", "hull_capacity", "threshold"]
 
@@ -54,25 +54,36 @@ _CLOSE = 1e-6  # re-evaluate in kl form this near to the threshold
 _UPPER, _LOWER = 0, 1
 
 
+BOOK = np.dtype(
+    [
+        ("count", np.int64),  # observations so far, n
+        ("ones", np.int64),  # successes among them, S_n
+        ("last", np.int64),  # the latest outcome
+        ("deadline", np.int64),  # the prices hold up to this count
+        ("patience", np.float64),  # nats that may be spent before the next evaluation
+        ("price", np.float64, 2),  # nats a Bad and a Good outcome cost
+        ("size", np.int64, 2),  # vertices on the upper and the lower hull
+        ("split", np.int64),  # observations before the change last found, s
+        ("before", np.int64),  # successes among those, S_s
+        ("statistic", np.float64),  # G at the last evaluation
+    ]
+)
+"""What the test keeps of one stream."""
+
+VERTEX = np.dtype([("s", np.int64), ("ones", np.int64), ("fit", np.float64)])
+"""A hull vertex: its position s, partial sum S_s, and l(S_s, s)."""
+
+
 class GlrState(NamedTuple):
     """What the test remembers of N streams; H is the room for hull vertices."""
 
-    count: NDArray[np.int64]  # (N,) observations so far, n
-    ones: NDArray[np.int64]  # (N,) successes among them, S_n
-    last: NDArray[np.int64]  # (N,) the latest outcome
-    size: NDArray[np.int64]  # (N, 2) vertices on the upper and the lower hull
-    vertex: NDArray[np.int64]  # (N, 2, H, 2) their positions s and partial sums S_s
-    fit: NDArray[np.float64]  # (N, 2, H) their l(S_s, s)
-    patience: NDArray[np.float64]  # (N,) nats that may be spent before the next evaluation
-    price: NDArray[np.float64]  # (N, 2) nats a Bad and a Good outcome cost
-    deadline: NDArray[np.int64]  # (N,) the prices hold up to this count
-    split: NDArray[np.int64]  # (N,) observations before the change last found, s
-    before: NDArray[np.int64]  # (N,) successes among those, S_s
-    statistic: NDArray[np.float64]  # (N,) G at the last evaluation
+    book: NDArray[np.void]  # (N,) of BOOK
+    hull: NDArray[np.void]  # (N, 2, H) of VERTEX, upper and lower
     rule: NDArray[np.float64]  # (2,) delta and the threshold's number
     table: NDArray[np.float64]  # (L,) x ln x
 
-    DERIVED = ("table",)  # type: ignore[misc]  # a class attribute, not a field
+
+not_saved(GlrState, "table")
 
 
 @final
@@ -99,8 +110,8 @@ class Glr(Parameters):
     >>> state = Glr(delta=0.001).start(n_channels=1)
     >>> stream = [1] * 40 + [0] * 40
     >>> alarms = [n for n, x in enumerate(stream, start=1) if push(state, 0, x)]
-    >>> alarms[0], int(state.split[0])
-    (48, 40)
+    >>> alarms[0], int(state.book[0]["split"])
+    (45, 40)
     """
 
     delta: float = Field(0.001, gt=0, lt=1)
@@ -108,38 +119,26 @@ class Glr(Parameters):
 
     def start(self, n_channels: int) -> GlrState:
         """Allocate the state for ``n_channels`` streams, with room for 256 observations each."""
-        n = n_channels
-        room = hull_capacity(256)
-        state = GlrState(
-            count=np.zeros(n, np.int64),
-            ones=np.zeros(n, np.int64),
-            last=np.zeros(n, np.int64),
-            size=np.zeros((n, 2), np.int64),
-            vertex=np.zeros((n, 2, room, 2), np.int64),
-            fit=np.zeros((n, 2, room)),
-            patience=np.zeros(n),
-            price=np.zeros((n, 2)),
-            deadline=np.zeros(n, np.int64),
-            split=np.zeros(n, np.int64),
-            before=np.zeros(n, np.int64),
-            statistic=np.zeros(n),
+        return GlrState(
+            book=np.zeros(n_channels, BOOK),
+            hull=np.zeros((n_channels, 2, hull_capacity(256)), VERTEX),
             rule=np.array([self.delta, THRESHOLDS.index(self.threshold)], np.float64),
             table=_table(1024),
         )
-        forget_all(state)
-        return state
 
 
+@functools.cache
 def hull_capacity(n: int) -> int:
     """Return the most vertices one hull of a 0/1 path of n steps can have.
 
     Hull edges are distinct primitive lattice vectors `(q, p)`, `0 <= p <= q`, whose lengths `q`
-    sum to at most n; taking the shortest first gives the maximum, about 0.88 n^(2/3).
+    sum to at most n; taking the shortest first gives the maximum, about 0.88 n^(2/3). The origin
+    is not stored, so there are as many vertices as edges.
 
     Examples
     --------
     >>> hull_capacity(3), hull_capacity(10_000)
-    (3, 426)
+    (2, 409)
     """
     vertices, left, q = 0, n, 1
     while left >= q:
@@ -160,19 +159,13 @@ def _table(length: int) -> NDArray[np.float64]:
     return table
 
 
-@reserve.register(GlrState)  # type: ignore[attr-defined]
+@reserve.register(GlrState)
 def _reserve(state: GlrState, rounds: int) -> GlrState:
-    most = int(state.count.max(initial=0)) + rounds
-    room = hull_capacity(most)
-    have = state.fit.shape[2]
-    if room > have:
-        # grow in steps of half, so that many small blocks do not copy every time
-        more = max(room, have + have // 2) - have
-        state = state._replace(
-            vertex=np.pad(state.vertex, ((0, 0), (0, 0), (0, more), (0, 0))),
-            fit=np.pad(state.fit, ((0, 0), (0, 0), (0, more))),
-        )
-    wanted = min(_TABLE_END, max(1024, 1 << most.bit_length()))
+    most = 1 << (int(state.book["count"].max(initial=0)) + rounds).bit_length()  # seldom grows
+    more = hull_capacity(most) - state.hull.shape[2]
+    if more > 0:
+        state = state._replace(hull=grown(state.hull, axis=2, more=more))
+    wanted = min(_TABLE_END, max(1024, most))
     return state if len(state.table) >= wanted else state._replace(table=_table(wanted))
 
 
@@ -240,120 +233,126 @@ def _threshold(n: int, delta: float, rule: int) -> float:
 def threshold(n: int, delta: float, rule: str = "paper") -> float:
     """Return the alarm threshold `beta(n, delta)`.
 
-    ========== =======================================================
-    paper      `(1 + 1/n) ln(3 n^1.5 / delta)` (Algorithm 2)
-    besson     `ln(3 n^1.5 / delta)`
-    kaufmann   `2 T(ln(3 n^1.5 / delta) / 2) + 6 ln(1 + ln n)` (proved)
-    lai        `ln(n^1.5 / delta)`
-    ========== =======================================================
+    * ``paper``: `(1 + 1/n) ln(3 n^1.5 / delta)` (Algorithm 2)
+    * ``besson``: `ln(3 n^1.5 / delta)`
+    * ``kaufmann``: `2 T(ln(3 n^1.5 / delta) / 2) + 6 ln(1 + ln n)` (the proved one)
+    * ``lai``: `ln(n^1.5 / delta)`
 
     Examples
     --------
     >>> [round(threshold(100, 0.001, rule), 2) for rule in THRESHOLDS]
-    [15.06, 14.91, 34.13, 13.82]
+    [15.06, 14.91, 47.03, 13.82]
     """
     return float(_threshold(n, delta, THRESHOLDS.index(rule)))
 
 
 @kernel
-def _add_corner(state: Any, channel: int, hull: int, s: int, total: int) -> None:
+def _add_corner(state: Any, channel: int, upper: bool, s: int, ones: int) -> None:
     """Push the point (s, S_s) on a hull, popping vertices it hides."""
-    size = state.size[channel, hull]
+    hull = state.hull[channel, _UPPER if upper else _LOWER]
+    sizes = state.book[channel]["size"]
+    size = sizes[_UPPER if upper else _LOWER]
     while size > 0:
-        top_s = state.vertex[channel, hull, size - 1, 0]
-        top_k = state.vertex[channel, hull, size - 1, 1]
-        base_s, base_k = 0, 0
+        top = hull[size - 1]
+        base_s, base_ones = 0, 0
         if size > 1:
-            base_s = state.vertex[channel, hull, size - 2, 0]
-            base_k = state.vertex[channel, hull, size - 2, 1]
-        turn = (top_k - base_k) * (s - top_s) - (total - top_k) * (top_s - base_s)
-        if (turn > 0) if hull == _UPPER else (turn < 0):
+            base_s = hull[size - 2]["s"]
+            base_ones = hull[size - 2]["ones"]
+        turn = (top["ones"] - base_ones) * (s - top["s"]) - (ones - top["ones"]) * (
+            top["s"] - base_s
+        )
+        if (turn > 0) if upper else (turn < 0):
             break
         size -= 1
-    state.vertex[channel, hull, size, 0] = s
-    state.vertex[channel, hull, size, 1] = total
-    state.fit[channel, hull, size] = _fit(state.table, total, s)
-    state.size[channel, hull] = size + 1
+    vertex = hull[size]
+    vertex["s"] = s
+    vertex["ones"] = ones
+    vertex["fit"] = _fit(state.table, ones, s)
+    sizes[_UPPER if upper else _LOWER] = size + 1
 
 
 @cold
 def _evaluate(state: Any, channel: int) -> bool:
     """Compute G exactly, decide, and say how long no further evaluation is needed."""
-    n = state.count[channel]
-    ones = state.ones[channel]
+    book = state.book[channel]
+    n = book["count"]
+    ones = book["ones"]
     table = state.table
     whole = _fit(table, ones, n)
     best = 0.0
-    for hull in range(2):
-        for v in range(state.size[channel, hull]):
-            s = state.vertex[channel, hull, v, 0]
-            k = state.vertex[channel, hull, v, 1]
-            value = state.fit[channel, hull, v] + _fit(table, ones - k, n - s) - whole
+    for side in range(2):
+        for v in range(book["size"][side]):
+            vertex = state.hull[channel, side, v]
+            rest = _fit(table, ones - vertex["ones"], n - vertex["s"])
+            value = vertex["fit"] + rest - whole
             if value > best:
                 best = value
-                state.split[channel] = s
-                state.before[channel] = k
+                book["split"] = vertex["s"]
+                book["before"] = vertex["ones"]
     rule = int(state.rule[1])
     level = _level(n, state.rule[0], rule)
     limit = level * (1.0 + 1.0 / n) if rule == 0 else level
     if abs(best - limit) < _CLOSE:
         best = _evaluate_closely(state, channel)
-    state.statistic[channel] = best
     ahead = (n >> 3) + 4
-    state.deadline[channel] = n + ahead
-    state.patience[channel] = level - best - _CLOSE
+    book["statistic"] = best
+    book["deadline"] = n + ahead
+    book["patience"] = level - best - _CLOSE
     for outcome in range(2):
         seen = ones if outcome == 1 else n - ones
-        state.price[channel, outcome] = math.log((n + ahead) / seen) if seen > 0 else math.inf
+        book["price"][outcome] = math.log((n + ahead) / seen) if seen > 0 else math.inf
     return best >= limit
 
 
 @cold
 def _evaluate_closely(state: Any, channel: int) -> float:
     """G over the hull vertices in kl form, as a scan would compute it."""
-    n = state.count[channel]
-    ones = state.ones[channel]
+    book = state.book[channel]
+    n = book["count"]
+    ones = book["ones"]
     mean = ones / n
     best = 0.0
-    for hull in range(2):
-        for v in range(state.size[channel, hull]):
-            s = state.vertex[channel, hull, v, 0]
-            k = state.vertex[channel, hull, v, 1]
+    for side in range(2):
+        for v in range(book["size"][side]):
+            s = state.hull[channel, side, v]["s"]
+            k = state.hull[channel, side, v]["ones"]
             value = s * _kl(k / s, mean) + (n - s) * _kl((ones - k) / (n - s), mean)
             if value > best:
                 best = value
-                state.split[channel] = s
-                state.before[channel] = k
+                book["split"] = s
+                book["before"] = k
     return best
 
 
-@push.register(GlrState)  # type: ignore[attr-defined]
+@push.register(GlrState)
 def _push(detector: GlrState, channel: int, outcome: int) -> bool:
-    n = detector.count[channel]
-    ones = detector.ones[channel]
-    if n > 0 and detector.last[channel] != outcome:
-        _add_corner(detector, channel, _LOWER if outcome == 1 else _UPPER, n, ones)
-    detector.count[channel] = n + 1
-    detector.ones[channel] = ones + outcome
-    detector.last[channel] = outcome
-    left = detector.patience[channel] - detector.price[channel, outcome]
-    detector.patience[channel] = left
-    if left > 0.0 and n + 1 < detector.deadline[channel]:
+    book = detector.book[channel]
+    n = book["count"]
+    ones = book["ones"]
+    if n > 0 and book["last"] != outcome:
+        _add_corner(detector, channel, outcome == 0, n, ones)
+    book["count"] = n + 1
+    book["ones"] = ones + outcome
+    book["last"] = outcome
+    left = book["patience"] - book["price"][outcome]
+    book["patience"] = left
+    if left > 0.0 and n + 1 < book["deadline"]:
         return False
     return _evaluate(detector, channel)
 
 
-@forget.register(GlrState)  # type: ignore[attr-defined]
+@forget.register(GlrState)
 def _forget(detector: GlrState, channel: int) -> None:
-    detector.count[channel] = 0
-    detector.ones[channel] = 0
-    detector.size[channel, 0] = 0
-    detector.size[channel, 1] = 0
-    detector.patience[channel] = 0.0
-    detector.statistic[channel] = 0.0
+    book = detector.book[channel]
+    book["count"] = 0
+    book["ones"] = 0
+    book["size"][0] = 0
+    book["size"][1] = 0
+    book["patience"] = 0.0
+    book["statistic"] = 0.0
 
 
-@forget_all.register(GlrState)  # type: ignore[attr-defined]
+@forget_all.register(GlrState)
 def _forget_all(detector: GlrState) -> None:
-    for channel in range(len(detector.count)):
+    for channel in range(len(detector.book)):
         forget(detector, channel)

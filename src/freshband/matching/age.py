@@ -20,7 +20,7 @@ class AgeState(NamedTuple):
     clients: NDArray[np.int64]  # (M,)
 
 
-@match.register(AgeState)  # type: ignore[attr-defined]
+@match.register(AgeState)
 def _match(
     matching: AgeState,
     t: int,
@@ -51,8 +51,8 @@ class Age(Parameters):
 
     Notes
     -----
-    **Deviations.** Not in the paper, which rotates. It can lose on bursty channels, where a long-run
-    mean says little about the next round (SPEC I7).
+    **Deviations.** Not in the paper, which rotates. It can lose on bursty channels, where a
+    long-run mean says little about the next round.
 
     Examples
     --------

@@ -20,7 +20,7 @@ class FixedState(NamedTuple):
     unused: NDArray[np.int64]  # (0,) compiled states hold at least one array
 
 
-@match.register(FixedState)  # type: ignore[attr-defined]
+@match.register(FixedState)
 def _match(
     matching: FixedState,
     t: int,

@@ -19,7 +19,7 @@ class RandomMatchingState(NamedTuple):
     unused: NDArray[np.int64]  # (0,) compiled states hold at least one array
 
 
-@match.register(RandomMatchingState)  # type: ignore[attr-defined]
+@match.register(RandomMatchingState)
 def _match(
     matching: RandomMatchingState,
     t: int,

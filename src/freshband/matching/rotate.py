@@ -20,7 +20,7 @@ class RotateState(NamedTuple):
     unused: NDArray[np.int64]  # (0,) compiled states hold at least one array
 
 
-@match.register(RotateState)  # type: ignore[attr-defined]
+@match.register(RotateState)
 def _match(
     matching: RotateState,
     t: int,

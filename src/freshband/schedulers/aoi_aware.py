@@ -55,7 +55,7 @@ def wrap(inner: Any, rule: str, n_clients: int, n_channels: int) -> AoIAwareStat
     )
 
 
-@select.register(AoIAwareState)  # type: ignore[attr-defined]
+@select.register(AoIAwareState)
 def _select(scheduler: AoIAwareState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     scheduler.rule[1] = 0
     if scheduler.rule[0] == 0:
@@ -73,7 +73,7 @@ def _select(scheduler: AoIAwareState, t: int, ages: Any, rng: Any, chosen: Any) 
     select(scheduler.inner, t, ages, rng, chosen)
 
 
-@score.register(AoIAwareState)  # type: ignore[attr-defined]
+@score.register(AoIAwareState)
 def _score(scheduler: AoIAwareState, t: int, scores: Any) -> None:
     if scheduler.rule[1] == 1:
         for channel in range(scores.shape[1]):
@@ -82,7 +82,7 @@ def _score(scheduler: AoIAwareState, t: int, scores: Any) -> None:
         score(scheduler.inner, t, scores)
 
 
-@override.register(AoIAwareState)  # type: ignore[attr-defined]
+@override.register(AoIAwareState)
 def _override(
     scheduler: AoIAwareState, t: int, ages: Any, scores: Any, assignment: Any, overridden: Any
 ) -> None:
@@ -148,16 +148,18 @@ def _jump_queue(
             taken[channel] = 1
 
 
-@means.register(AoIAwareState)  # type: ignore[attr-defined]
+@means.register(AoIAwareState)
 def _means(scheduler: AoIAwareState, out: Any) -> None:
     means(scheduler.inner, out)
 
 
-@update.register(AoIAwareState)  # type: ignore[attr-defined]
-def _update(scheduler: AoIAwareState, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
-    return update(scheduler.inner, t, assignment, outcome, overridden)
+@update.register(AoIAwareState)
+def _update(
+    scheduler: AoIAwareState, t: int, assignment: Any, outcome: Any, overridden: Any
+) -> int:
+    return update(scheduler.inner, t, assignment, outcome, overridden)  # type: ignore[no-any-return]
 
 
-@reveal.register(AoIAwareState)  # type: ignore[attr-defined]
+@reveal.register(AoIAwareState)
 def _reveal(scheduler: AoIAwareState, true_means: Any, states: Any) -> None:
     reveal(scheduler.inner, true_means, states)

@@ -18,6 +18,8 @@ from freshband.errors import ParameterError
 from freshband.registry import Registry
 
 __all__ = [
+    "Matchings",
+    "Presets",
     "Scheduler",
     "means",
     "needed_horizon",
@@ -29,6 +31,10 @@ __all__ = [
     "select",
     "update",
 ]
+
+
+Presets = Mapping[str, Mapping[str, Any]]
+Matchings = Mapping[str, str]
 
 
 class Scheduler(Protocol):
@@ -43,8 +49,8 @@ class Scheduler(Protocol):
         The default matching of each preset that does not use ``age``.
     """
 
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]]
-    matchings: ClassVar[Mapping[str, str]]
+    presets: ClassVar[Presets]
+    matchings: ClassVar[Matchings]
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None

@@ -21,7 +21,16 @@ from freshband.errors import ParameterError
 from freshband.parameters import Parameters
 from freshband.ranking import take_best
 from freshband.schedulers import cucb, kl_ucb, thompson
-from freshband.schedulers.base import means, needed_horizon, register, score, select, update
+from freshband.schedulers.base import (
+    Matchings,
+    Presets,
+    means,
+    needed_horizon,
+    register,
+    score,
+    select,
+    update,
+)
 from freshband.schedulers.counts import absorb, clear, clear_all, keep
 from freshband.schedulers.index import evaluate, write_key
 
@@ -48,7 +57,7 @@ class GlrCucbState(NamedTuple):
 
 @kernel
 def _next_period(scheduler: Any, elapsed: int) -> int:
-    """Rounds from one sweep's start to the next, ⌊N/α⌋, never less than a sweep."""
+    """Return the rounds from one sweep's start to the next, ⌊N/α⌋, never less than a sweep."""
     n_channels = len(scheduler.deck)
     alpha = scheduler.alpha[0]
     if scheduler.schedule[0] == 1:
@@ -56,7 +65,7 @@ def _next_period(scheduler: Any, elapsed: int) -> int:
     if scheduler.schedule[1] == 1:
         alpha *= math.sqrt(math.log(elapsed + 1.0) / (elapsed + 1.0))
     if alpha <= 0.0:
-        return _NEVER  # type: ignore[no-any-return]
+        return _NEVER
     return max(n_channels, int(n_channels / alpha))
 
 
@@ -73,7 +82,7 @@ def _forced_channel(scheduler: Any, elapsed: int) -> int:
     return position if position < len(scheduler.deck) else -1
 
 
-@select.register(GlrCucbState)  # type: ignore[attr-defined]
+@select.register(GlrCucbState)
 def _select(scheduler: GlrCucbState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     elapsed = t - scheduler.clock[_TAU]
     evaluate(scheduler.index, elapsed, rng)
@@ -112,18 +121,18 @@ def _fill_at_random(deck: Any, rng: Any, forced: int, chosen: Any) -> None:
         chosen[j] = deck[j]
 
 
-@score.register(GlrCucbState)  # type: ignore[attr-defined]
+@score.register(GlrCucbState)
 def _score(scheduler: GlrCucbState, t: int, scores: Any) -> None:
     write_key(scheduler.index, scores)
 
 
-@means.register(GlrCucbState)  # type: ignore[attr-defined]
+@means.register(GlrCucbState)
 def _means(scheduler: GlrCucbState, out: Any) -> None:
     for channel in range(len(out)):
         out[channel] = scheduler.index.counts.mean[channel]
 
 
-@update.register(GlrCucbState)  # type: ignore[attr-defined]
+@update.register(GlrCucbState)
 def _update(scheduler: GlrCucbState, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
     absorb(scheduler.index.counts, t, assignment, outcome)
     for j in range(len(assignment)):
@@ -143,9 +152,9 @@ def _restart(scheduler: Any, t: int, channel: int) -> None:
         clear(counts, channel)
         forget(detector, channel)
         return
-    split = detector.split[channel]
-    fresh = float(detector.count[channel] - split)
-    won = float(detector.ones[channel] - detector.before[channel])
+    book = detector.book[channel]
+    fresh = float(book["count"] - book["split"])
+    won = float(book["ones"] - book["before"])
     clear_all(counts)
     forget_all(detector)
     if restart == 2:  # localised: what the channel showed since its change is still true
@@ -218,11 +227,11 @@ class GlrCucb(Parameters):
     piecewise-stationary combinatorial semi-bandits", AAAI 2020.
     """
 
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
+    presets: ClassVar[Presets] = {
         "corrected": {},
         "paper": {"alpha": "paper", "explore_fill": "random", "channel_key": "index"},
     }
-    matchings: ClassVar[dict[str, str]] = {"paper": "rotate"}
+    matchings: ClassVar[Matchings] = {"paper": "rotate"}
 
     index: Literal["ucb", "kl-ucb", "thompson"] = "ucb"
     index_c: float = Field(1.5, gt=0)

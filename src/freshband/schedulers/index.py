@@ -45,21 +45,21 @@ def write_key(index: Any, scores: Any) -> None:
 def plays_largest_index(state_type: StateType) -> StateType:
     """Give an index state the verbs of a scheduler (class decorator)."""
 
-    @select.register(state_type)  # type: ignore[attr-defined]
+    @select.register(state_type)
     def _select(scheduler: Any, t: int, ages: Any, rng: Any, chosen: Any) -> None:
         evaluate(scheduler, t, rng)
         take_best(scheduler.values, t, chosen)
 
-    @score.register(state_type)  # type: ignore[attr-defined]
+    @score.register(state_type)
     def _score(scheduler: Any, t: int, scores: Any) -> None:
         write_key(scheduler, scores)
 
-    @means.register(state_type)  # type: ignore[attr-defined]
+    @means.register(state_type)
     def _means(scheduler: Any, out: Any) -> None:
         for channel in range(len(out)):
             out[channel] = scheduler.counts.mean[channel]
 
-    @update.register(state_type)  # type: ignore[attr-defined]
+    @update.register(state_type)
     def _update(scheduler: Any, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
         absorb(scheduler.counts, t, assignment, outcome)
         return -1

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from freshband._jit import kernel
 from freshband.parameters import Parameters
-from freshband.schedulers.base import register
+from freshband.schedulers.base import Matchings, Presets, register
 from freshband.schedulers.counts import Counts, start_counts
 from freshband.schedulers.index import evaluate, key_code, plays_largest_index
 
@@ -80,7 +80,7 @@ def kl_upper_bound(p: float, budget: float) -> float:
     return q
 
 
-@evaluate.register(KlUcbState)  # type: ignore[attr-defined]
+@evaluate.register(KlUcbState)
 def _evaluate(index: KlUcbState, elapsed: int, rng: Any) -> None:
     log_elapsed = math.log(elapsed)
     counts = index.counts
@@ -126,8 +126,8 @@ class KlUcb(Parameters):
     Garivier and Cappé, "The KL-UCB algorithm for bounded stochastic bandits and beyond", COLT 2011.
     """
 
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"corrected": {}}
-    matchings: ClassVar[dict[str, str]] = {}
+    presets: ClassVar[Presets] = {"corrected": {}}
+    matchings: ClassVar[Matchings] = {}
 
     channel_key: Literal["mean", "index"] = "mean"
     mean_window: int | None = Field(None, ge=1)

@@ -25,10 +25,19 @@ from pydantic import Field, field_validator
 from freshband._jit import cold, kernel
 from freshband.errors import ParameterError
 from freshband.parameters import Parameters
-from freshband.schedulers.base import means, needed_horizon, register, score, select, update
+from freshband.schedulers.base import (
+    Matchings,
+    Presets,
+    means,
+    needed_horizon,
+    register,
+    score,
+    select,
+    update,
+)
 from freshband.schedulers.counts import Counts, absorb, start_counts
 from freshband.schedulers.random import draw_subset
-from freshband.states import reserve
+from freshband.states import grown, reserve
 
 __all__ = ["MExp3", "MExp3State", "tuned_gamma"]
 
@@ -56,7 +65,7 @@ class MExp3State(NamedTuple):
     chosen: NDArray[np.int64]  # (M,) the super-arm drawn, sorted
 
 
-@reserve.register(MExp3State)  # type: ignore[attr-defined]
+@reserve.register(MExp3State)
 def _reserve(state: MExp3State, rounds: int) -> MExp3State:
     needed = int(min(state.mark[_PLAYED] + rounds, state.rate[_ARMS]))
     room = len(state.excess)
@@ -65,8 +74,8 @@ def _reserve(state: MExp3State, rounds: int) -> MExp3State:
     more = max(needed, room + room // 2) - room
     slots = np.full(1 << (2 * (room + more)).bit_length(), -1, np.int64)
     state = state._replace(
-        members=np.pad(state.members, ((0, more), (0, 0))),
-        excess=np.pad(state.excess, (0, more), constant_values=-np.inf),
+        members=grown(state.members, axis=0, more=more),
+        excess=grown(state.excess, axis=0, more=more),
         tree=np.zeros(room + more + 1),
         slots=slots,
     )
@@ -140,7 +149,7 @@ def _locate(state: Any, weight: float) -> int:
             node += step
             weight -= state.tree[node]
         step >>= 1
-    return min(node, played - 1)
+    return min(node, played - 1)  # type: ignore[no-any-return]
 
 
 @cold
@@ -167,7 +176,9 @@ def _log_add(a: float, b: float) -> float:
 @kernel
 def _gamma(state: Any, t: int) -> float:
     gamma = state.rate[_GAMMA]
-    return min(1.0, gamma / math.sqrt(t)) if state.mark[_GAMMA_RULE] == _ANYTIME else gamma
+    if state.mark[_GAMMA_RULE] == _ANYTIME:
+        gamma = min(1.0, gamma / math.sqrt(t))
+    return gamma  # type: ignore[no-any-return]
 
 
 @kernel
@@ -176,7 +187,7 @@ def _base(state: Any) -> float:
     return state.rate[_ARMS] * math.exp(state.level[_BASE] - state.level[_REFERENCE])  # type: ignore[no-any-return]
 
 
-@select.register(MExp3State)  # type: ignore[attr-defined]
+@select.register(MExp3State)
 def _select(scheduler: MExp3State, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     gamma = _gamma(scheduler, t)
     excess = _total(scheduler)
@@ -201,19 +212,19 @@ def _select(scheduler: MExp3State, t: int, ages: Any, rng: Any, chosen: Any) -> 
         chosen[j] = arm[j]
 
 
-@score.register(MExp3State)  # type: ignore[attr-defined]
+@score.register(MExp3State)
 def _score(scheduler: MExp3State, t: int, scores: Any) -> None:
     for channel in range(scores.shape[1]):
         scores[0, channel] = scheduler.counts.mean[channel]
 
 
-@means.register(MExp3State)  # type: ignore[attr-defined]
+@means.register(MExp3State)
 def _means(scheduler: MExp3State, out: Any) -> None:
     for channel in range(len(out)):
         out[channel] = scheduler.counts.mean[channel]
 
 
-@update.register(MExp3State)  # type: ignore[attr-defined]
+@update.register(MExp3State)
 def _update(scheduler: MExp3State, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
     absorb(scheduler.counts, t, assignment, outcome)
     reward = 0.0
@@ -351,11 +362,11 @@ class MExp3(Parameters):
     Comput. 2002.
     """
 
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
+    presets: ClassVar[Presets] = {
         "corrected": {},
         "paper": {"gamma": "paper", "reward_scale": "none", "share": 0.0, "discount": None},
     }
-    matchings: ClassVar[dict[str, str]] = {"paper": "rotate"}
+    matchings: ClassVar[Matchings] = {"paper": "rotate"}
 
     gamma: float | Literal["paper", "auto", "anytime"] = "anytime"
     reward_scale: Literal["M", "none"] = "M"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from freshband.parameters import Parameters
 from freshband.ranking import take_best
-from freshband.schedulers.base import means, register, reveal, score, select
+from freshband.schedulers.base import Matchings, Presets, means, register, reveal, score, select
 
 __all__ = ["Oracle", "OracleState"]
 
@@ -24,7 +24,7 @@ class OracleState(NamedTuple):
     selection: NDArray[np.int64]  # (1,) position in _SELECTIONS
 
 
-@reveal.register(OracleState)  # type: ignore[attr-defined]
+@reveal.register(OracleState)
 def _reveal(scheduler: OracleState, true_means: Any, states: Any) -> None:
     selection = scheduler.selection[0]
     for channel in range(len(true_means)):
@@ -36,18 +36,18 @@ def _reveal(scheduler: OracleState, true_means: Any, states: Any) -> None:
             scheduler.worth[channel] = states[channel]
 
 
-@select.register(OracleState)  # type: ignore[attr-defined]
+@select.register(OracleState)
 def _select(scheduler: OracleState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     take_best(scheduler.worth, t, chosen)
 
 
-@score.register(OracleState)  # type: ignore[attr-defined]
+@score.register(OracleState)
 def _score(scheduler: OracleState, t: int, scores: Any) -> None:
     for channel in range(scores.shape[1]):
         scores[0, channel] = scheduler.worth[channel]
 
 
-@means.register(OracleState)  # type: ignore[attr-defined]
+@means.register(OracleState)
 def _means(scheduler: OracleState, out: Any) -> None:
     for channel in range(len(out)):
         out[channel] = scheduler.truth[channel]
@@ -80,18 +80,21 @@ class Oracle(Parameters):
     >>> result = freshband.simulate(
     ...     "stationary", ["oracle", "oracle:csi"], clients=2, rounds=500, runs=2, progress=False
     ... )
-    >>> gap = result.regret.sel(policy="oracle:csi").mean() - result.regret.sel(policy="oracle").mean()
+    >>> gap = (
+    ...     result.regret.sel(policy="oracle:csi").mean()
+    ...     - result.regret.sel(policy="oracle").mean()
+    ... )
     >>> bool(gap < 0)
     True
     """
 
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
+    presets: ClassVar[Presets] = {
         "corrected": {},
         "mean": {"selection": "mean"},
         "csi": {"selection": "csi"},
         "fixed": {"selection": "fixed"},
     }
-    matchings: ClassVar[dict[str, str]] = {}
+    matchings: ClassVar[Matchings] = {}
 
     selection: Literal["mean", "csi", "fixed"] = "mean"
 

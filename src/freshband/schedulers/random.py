@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from freshband._jit import kernel
 from freshband.parameters import Parameters
-from freshband.schedulers.base import means, register, score, select, update
+from freshband.schedulers.base import Matchings, Presets, means, register, score, select, update
 from freshband.schedulers.counts import Counts, absorb, start_counts
 
 __all__ = ["Random", "RandomState", "draw_subset"]
@@ -32,24 +32,24 @@ def draw_subset(deck: Any, rng: Any, chosen: Any) -> None:
         chosen[j] = deck[j]
 
 
-@select.register(RandomState)  # type: ignore[attr-defined]
+@select.register(RandomState)
 def _select(scheduler: RandomState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     draw_subset(scheduler.deck, rng, chosen)
 
 
-@score.register(RandomState)  # type: ignore[attr-defined]
+@score.register(RandomState)
 def _score(scheduler: RandomState, t: int, scores: Any) -> None:
     for channel in range(scores.shape[1]):
         scores[0, channel] = scheduler.counts.mean[channel]
 
 
-@means.register(RandomState)  # type: ignore[attr-defined]
+@means.register(RandomState)
 def _means(scheduler: RandomState, out: Any) -> None:
     for channel in range(len(out)):
         out[channel] = scheduler.counts.mean[channel]
 
 
-@update.register(RandomState)  # type: ignore[attr-defined]
+@update.register(RandomState)
 def _update(scheduler: RandomState, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
     absorb(scheduler.counts, t, assignment, outcome)
     return -1
@@ -75,8 +75,8 @@ class Random(Parameters):
     2
     """
 
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"corrected": {}}
-    matchings: ClassVar[dict[str, str]] = {"corrected": "random"}
+    presets: ClassVar[Presets] = {"corrected": {}}
+    matchings: ClassVar[Matchings] = {"corrected": "random"}
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from freshband.parameters import Parameters
-from freshband.schedulers.base import register
+from freshband.schedulers.base import Matchings, Presets, register
 from freshband.schedulers.counts import Counts, start_counts
 from freshband.schedulers.index import evaluate, key_code, plays_largest_index
 
-__all__ = ["ThompsonState", "Thompson", "start_index"]
+__all__ = ["Thompson", "ThompsonState", "start_index"]
 
 
 @plays_largest_index
@@ -41,7 +41,7 @@ def start_index(
     )
 
 
-@evaluate.register(ThompsonState)  # type: ignore[attr-defined]
+@evaluate.register(ThompsonState)
 def _evaluate(index: ThompsonState, elapsed: int, rng: Any) -> None:
     counts = index.counts
     for channel in range(len(index.values)):
@@ -84,8 +84,8 @@ class Thompson(Parameters):
     multi-armed bandit problem with multiple plays", ICML 2015.
     """
 
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"corrected": {}}
-    matchings: ClassVar[dict[str, str]] = {}
+    presets: ClassVar[Presets] = {"corrected": {}}
+    matchings: ClassVar[Matchings] = {}
 
     channel_key: Literal["mean", "index"] = "mean"
     mean_window: int | None = Field(None, ge=1)

@@ -13,15 +13,15 @@ from freshband.schedulers.base import reveal
 
 __all__ = ["Tally", "open_tally", "run_block"]
 
-_NEXT, _ALARMS, _OLDEST, _AGE = range(4)  # positions in Tally.count
+_NEXT, _ALARMS, _OLDEST, _AGE = range(4)  # positions in Tally.mark
 _REMEMBERED = 100_000  # alarms a tally remembers, the first ones
 
 
 class Tally(NamedTuple):
     """What is measured, for M clients, P checkpoints and L logged rounds."""
 
-    count: NDArray[np.int64]  # (4,) next checkpoint, alarms, oldest age seen, sum of all ages
-    variance: NDArray[np.float64]  # (1,) sum over rounds of V_t / M
+    mark: NDArray[np.int64]  # (4,) next checkpoint, alarms, oldest age seen, sum of all ages
+    variance: NDArray[np.float64]  # (1,) sum over rounds of M V_t, so that rounds need no division
     delivered: NDArray[np.int64]  # (M,) successes of each client
     checkpoint: NDArray[np.int64]  # (P,) rounds at which curves are read, increasing
     age_curve: NDArray[np.int64]  # (P,) sum of ages so far
@@ -36,7 +36,7 @@ def open_tally(n_clients: int, checkpoints: NDArray[np.int64], logged: int = 0) 
     """Return an empty tally; the last checkpoint must be the last round."""
     points = len(checkpoints)
     return Tally(
-        count=np.zeros(4, np.int64),
+        mark=np.zeros(4, np.int64),
         variance=np.zeros(1),
         delivered=np.zeros(n_clients, np.int64),
         checkpoint=checkpoints,
@@ -54,30 +54,29 @@ def _measure(tally: Any, desk: Any, t: int, alarm: int) -> None:
     n_clients = len(desk.ages)
     total = 0
     squares = 0
-    oldest = tally.count[_OLDEST]
+    oldest = tally.mark[_OLDEST]
     for j in range(n_clients):
         age = desk.ages[j]
         total += age
         squares += age * age
         oldest = max(oldest, age)
         tally.delivered[j] += desk.outcome[j]
-    tally.count[_OLDEST] = oldest
-    tally.count[_AGE] += total
-    mean = total / n_clients
-    tally.variance[0] += squares / n_clients - mean * mean
+    tally.mark[_OLDEST] = oldest
+    tally.mark[_AGE] += total
+    tally.variance[0] += n_clients * squares - total * total
     if alarm >= 0:
-        raised = tally.count[_ALARMS]
+        raised = tally.mark[_ALARMS]
         if raised < len(tally.alarm):
             tally.alarm[raised, 0] = t
             tally.alarm[raised, 1] = alarm
-        tally.count[_ALARMS] = raised + 1
-    point = tally.count[_NEXT]
+        tally.mark[_ALARMS] = raised + 1
+    point = tally.mark[_NEXT]
     if t == tally.checkpoint[point]:
-        tally.age_curve[point] = tally.count[_AGE]
+        tally.age_curve[point] = tally.mark[_AGE]
         tally.variance_curve[point] = tally.variance[0]
         for j in range(n_clients):
             tally.delivered_curve[point] += tally.delivered[j]
-        tally.count[_NEXT] = min(point + 1, len(tally.checkpoint) - 1)
+        tally.mark[_NEXT] = min(point + 1, len(tally.checkpoint) - 1)
     if t <= len(tally.assignment_log):
         for j in range(n_clients):
             tally.assignment_log[t - 1, j] = desk.assignment[j]

@@ -242,9 +242,7 @@ class _Player:
     def play(self, t: int, states: NDArray[Any], means: NDArray[Any]) -> None:
         began = time.perf_counter()
         self.scheduler = reserve(self.scheduler, len(states))
-        run_block(
-            self.scheduler, self.matching, self.desk, self.tally, self.rng, t, states, means
-        )
+        run_block(self.scheduler, self.matching, self.desk, self.tally, self.rng, t, states, means)
         self.seconds += time.perf_counter() - began
 
 
@@ -285,6 +283,7 @@ def _one_run(plan: _Plan, run: int) -> Record:
 def _run_all(plan: _Plan, workers: int, progress: bool) -> list[Record]:
     records: list[Record | None] = [None] * plan.runs
     with _progress_bar(progress) as bar, ThreadPoolExecutor(workers) as pool:
+        _compile(plan, bar)
         task = bar.add_task("simulating", total=plan.runs)
         waiting: dict[Future[Record], int] = {
             pool.submit(_one_run, plan, run): run for run in range(plan.runs)
@@ -299,13 +298,23 @@ def _run_all(plan: _Plan, workers: int, progress: bool) -> list[Record]:
     return [record for record in records if record is not None]
 
 
+def _compile(plan: _Plan, bar: Progress) -> None:
+    """Play no rounds with every policy: compiles it, or loads it from the disk cache."""
+    nothing = np.zeros((0, plan.model.n_channels))
+    everybody = [*plan.policies, *plan.yardsticks.values()]
+    task = bar.add_task("compiling (once)", total=len(everybody))
+    for policy in everybody:
+        _Player(policy, plan, 0, nothing.sum(axis=0)).play(0, nothing.astype(np.uint8), nothing)
+        bar.advance(task)
+    bar.remove_task(task)
+
+
 def _progress_bar(wanted: bool) -> Progress:
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("runs"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=console,

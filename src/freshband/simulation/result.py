@@ -57,15 +57,15 @@ def collect(
     delivered = over_runs(lambda tally: tally.delivered)
     data: dict[str, Any] = {
         "age_curve": (curve, age),
-        "variance_curve": (curve, over_runs(lambda tally: tally.variance_curve)),
+        "variance_curve": (curve, over_runs(lambda tally: tally.variance_curve) / clients**2),
         "delivered_curve": (curve, over_runs(lambda tally: tally.delivered_curve)),
         "mean_age": (total, age[:, :, -1] / (rounds * clients)),
-        "cumulative_variance": (total, over_runs(lambda tally: tally.variance[0])),
-        "max_age": (total, over_runs(lambda tally: tally.count[2])),
+        "cumulative_variance": (total, over_runs(lambda tally: tally.variance[0]) / clients**2),
+        "max_age": (total, over_runs(lambda tally: tally.mark[2])),
         "delivered": (total, delivered.sum(axis=-1)),
         "participation": (("policy", "run", "client"), delivered / rounds),
         "jain": (total, jain_index(delivered)),
-        "alarms": (total, over_runs(lambda tally: tally.count[1])),
+        "alarms": (total, over_runs(lambda tally: tally.mark[1])),
         "seconds": (total, np.array([record.seconds for record in records]).T),
     }
     for name in REGRETS:
@@ -88,7 +88,10 @@ def collect(
             "config": json.dumps(config),
             "freshband": __version__,
             "versions": json.dumps(
-                {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
+                {
+                    "python": platform.python_version(),
+                    **{name: version(name) for name in _LIBRARIES},
+                }
             ),
             "seconds": seconds,
         },
@@ -103,7 +106,7 @@ def _detections(names: Sequence[str], records: Sequence[Record]) -> dict[str, ND
         if record.breakpoints is None:
             continue
         for p, tally in enumerate(record.tallies):
-            alarms = tally.alarm[: min(tally.count[1], len(tally.alarm)), 0]
+            alarms = tally.alarm[: min(tally.mark[1], len(tally.alarm)), 0]
             # an alarm is raised at the end of its round, a change begins before it
             detections = match_alarms(alarms, record.breakpoints)
             for name, field in fields.items():
@@ -129,9 +132,7 @@ def summarise(result: xr.Dataset) -> dict[str, Any]:
     ['mean', 'se']
     """
     config = json.loads(result.attrs["config"])
-    measures = [
-        str(name) for name, array in result.items() if array.dims == ("policy", "run")
-    ]
+    measures = [str(name) for name, array in result.items() if array.dims == ("policy", "run")]
     policies: dict[str, Any] = {}
     for name in result.policy.values:
         row = result.sel(policy=name)
@@ -143,9 +144,13 @@ def summarise(result: xr.Dataset) -> dict[str, Any]:
         seconds = float(row.seconds.sum())
         played = config["rounds"] * config["runs"]
         policies[str(name)]["rounds_per_second"] = played / seconds if seconds > 0 else None
-    return {**config, "policies": policies, "seconds": result.attrs["seconds"],
-            "freshband": result.attrs["freshband"],
-            "versions": json.loads(result.attrs["versions"])}
+    return {
+        **config,
+        "policies": policies,
+        "seconds": result.attrs["seconds"],
+        "freshband": result.attrs["freshband"],
+        "versions": json.loads(result.attrs["versions"]),
+    }
 
 
 def _mean_and_error(values: NDArray[Any]) -> dict[str, float | None] | None:
@@ -176,7 +181,9 @@ def save_result(result: xr.Dataset, path: str | os.PathLike[str]) -> None:
     scratch = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        result.to_netcdf(scratch, engine="h5netcdf")
+        packed = {"zlib": True, "complevel": 4}
+        encoding = {name: packed for name, array in result.items() if array.ndim == 3}
+        result.to_netcdf(scratch, engine="h5netcdf", encoding=encoding)
         scratch.replace(target)
     except OSError as error:
         scratch.unlink(missing_ok=True)

@@ -1,0 +1,60 @@
+"""Every registered channel model with parameters that reach all of its code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+DATA = Path(__file__).parent / "data"
+
+CASES: dict[str, list[dict[str, Any]]] = {
+    "stationary": [{}, {"means": [0.0, 0.3, 1.0]}],
+    "piecewise": [
+        {},
+        {"n_breakpoints": 15, "p_change": 0.3},
+        {"n_segments": 4, "spacing": "random", "min_gap": 3},
+        {"means": [[0.1, 0.9], [0.9, 0.9], [0.9, 0.1]], "breakpoints": [2, 20]},
+    ],
+    "switching": [
+        {},
+        {"hazard": 0.2, "p_change": 0.3},
+        {"hazard": 0.05, "per_channel": True},
+        {"hazard": 1.0, "n_channels": 1},
+    ],
+    "jammer": [
+        {},
+        {"pattern": "random", "width": 2, "dwell": 1},
+        {"pattern": "random", "oblivious": False, "means": [0.5, 0.0, 1.0]},
+        {"pattern": "block", "budget": 0.3},
+        {"dwell": 5000, "budget": 1.0},
+    ],
+    "gilbert-elliott": [
+        {},
+        {"dwell": 1, "means": [0.5]},
+        {"p_bad": 0.9, "p_good": [0.8, 0.05]},
+        {"good_success": 0.95, "bad_success": 0.02},
+    ],
+    "table": [
+        {"states": [[1, 0, 1], [0, 1, 1], [0, 0, 0]], "wrap": True},
+        {"means": np.linspace(0, 1, 20_000).reshape(-1, 2)},
+    ],
+    "trace": [
+        {"path": DATA / "states.csv", "wrap": True},
+        {"path": DATA / "ratios.csv", "rounds_per_row": 7, "wrap": True},
+        {"path": DATA / "quality.csv", "columns": "gw*", "threshold": -100.0, "wrap": True},
+    ],
+    "besson-1": [{}],
+    "besson-2": [{}],
+    "besson-4": [{}],
+    "besson-random": [{"min_gap": 2}],
+    "hard-stationary": [{}, {"n_channels": 3, "n_clients": 3}],
+    "hard-piecewise": [{}],
+    "fig2": [{}],
+    "fig3-piecewise": [{}],
+    "fig3-extreme": [{}],
+}
+
+FLAT = [(name, params) for name, several in CASES.items() for params in several]
+IDS = [f"{name}-{i}" for name, several in CASES.items() for i in range(len(several))]

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from freshband.channels import Table, open_air
+from freshband.channels.streams import FRAME
+from freshband.errors import ParameterError
+from tests.channels.margins import assert_share, draw, drawn
+
+STATES = [[1, 0, 1], [0, 1, 1], [0, 0, 0], [1, 1, 1]]
+
+
+@pytest.mark.parametrize(
+    "given", [STATES, np.array(STATES), np.array(STATES, bool), np.array(STATES, float)]
+)
+def test_states_are_played_to_the_last_bit(given: Any) -> None:
+    model = Table(states=given)
+    assert model.n_channels == 3
+    assert not model.has_means
+    assert draw(model, 4).states.tolist() == STATES
+    assert draw(model, 4, seed=1).states.tolist() == STATES
+    assert draw(model, 3).states.tolist() == STATES[:3]
+
+
+def test_means_are_drawn_from() -> None:
+    means = np.tile([[0.2, 0.9], [0.7, 0.9]], (10_000, 1))
+    model = Table(means=means)
+    assert model.has_means
+    block = draw(model, 20_000)
+    np.testing.assert_array_equal(block.means, means)
+    assert_share(block.states[::2, 0].sum(), 10_000, 0.2)
+    assert_share(block.states[1::2, 0].sum(), 10_000, 0.7)
+    stream = drawn(model, 50)
+    assert stream.breakpoints.tolist() == list(range(2, 51))
+    assert stream.changed.tolist() == [[True, False]] * 49
+
+
+@pytest.mark.parametrize("rows", [1, 3, 700, FRAME, FRAME + 1])
+@pytest.mark.parametrize("rounds", [1, 4, 2 * FRAME + 5])
+def test_wrapping_begins_again(rows: int, rounds: int) -> None:
+    states = np.random.default_rng(rows).integers(0, 2, (rows, 2))
+    expected = states[np.arange(rounds) % rows]
+    np.testing.assert_array_equal(draw(Table(states=states, wrap=True), rounds).states, expected)
+    np.testing.assert_array_equal(
+        draw(Table(means=states, wrap=True), rounds).means, expected.astype(float)
+    )
+
+
+def test_too_short_a_table_is_an_error() -> None:
+    with pytest.raises(ParameterError) as caught:
+        open_air(Table(states=STATES), 5, 0)
+    assert str(caught.value) == (
+        "rounds must be at most 4, the length of the table (or set wrap=true to begin again), got 5"
+    )
+
+
+def test_the_model_keeps_its_own_copy() -> None:
+    states = np.array(STATES)
+    model = Table(states=states)
+    states[:] = 0
+    assert draw(model, 4).states.tolist() == STATES
+    with pytest.raises(ValueError, match="read-only"):
+        model.states[0, 0] = 0  # type: ignore[index]
+
+
+def test_equality_is_by_content() -> None:
+    model = Table(states=STATES)
+    assert model == Table(states=np.array(STATES))
+    assert model != Table(states=STATES, wrap=True)
+    assert model != Table(means=STATES)
+    assert model != Table(states=STATES[:2])
+    assert model != "table"
+    assert len({model, Table(states=STATES), Table(means=STATES)}) == 2
+
+
+MATRIX = "must be a matrix, a list of equally long lists, of numbers in [0, 1]"
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({}, "one of states and means must be given, got neither"),
+        ({"states": [[1]], "means": [[1]]}, "one of states and means must be given, got both"),
+        ({"states": [[0, 0.5]]}, "states must be 0 or 1, got 0.5"),
+        ({"states": [[0, 2]]}, f"states {MATRIX}, got 2"),
+        ({"means": [[0.5, float("nan")]]}, f"means {MATRIX}, got nan"),
+        ({"means": [[0.5, -0.1]]}, f"means {MATRIX}, got -0.1"),
+        ({"means": [[0.5], [0.5, 0.5]]}, f"means {MATRIX}, got rows of different lengths"),
+        ({"states": [1, 0]}, f"states {MATRIX}, got [1, 0]"),
+        ({"states": []}, f"states {MATRIX}, got []"),
+        ({"states": [[]]}, f"states {MATRIX}, got [[]]"),
+        ({"states": "1010"}, f"states {MATRIX}, got '1010'"),
+        ({"means": [["a"]]}, f"means {MATRIX}, got [['a']]"),
+        ({"states": [[1]], "wrap": "yes please"}, "wrap must be true or false, got 'yes please'"),
+    ],
+)
+def test_bad_parameters(params: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        Table(**params)
+    assert str(caught.value) == message
