@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freshband.channels import Jammer
+from freshband.channels.streams import FRAME
 from freshband.errors import ParameterError
-from tests.channels.margins import assert_share, draw, drawn
+from tests.channels.margins import assert_mean, assert_share, draw, drawn
 
 FREE = [0.2, 0.9, 0.6, 0.4, 0.8]
 
@@ -109,12 +110,20 @@ def test_periods_are_on_in_a_uniformly_random_choice() -> None:
 
 
 def test_the_choice_stays_uniform_across_frames() -> None:
-    on = jammed(Jammer(means=FREE, budget=0.3, dwell=1), 20_000).any(axis=1)
-    assert on.sum() == 6000
-    first = on[:4096].sum()
-    spread = np.sqrt(4096 * 0.3 * 0.7 * (20_000 - 4096) / 19_999)
-    assert abs(first - 4096 * 0.3) <= 5 * spread
-    assert first != 4096 * 3 // 10 or on[4096:8192].sum() != first  # not dealt out frame by frame
+    model = Jammer(means=[0.5], budget=0.3, dwell=1)
+    counts = []
+    for seed in range(8):
+        on = jammed(model, 20_000, seed)[:, 0]
+        assert on.sum() == 6000
+        counts.append(int(on[:FRAME].sum()))
+    spread = np.sqrt(FRAME * 0.3 * 0.7 * (20_000 - FRAME) / 19_999)  # hypergeometric
+    assert_mean(counts, FRAME * 0.3, spread)
+    assert len(set(counts)) > 1  # not dealt out evenly to the frames
+
+
+@pytest.mark.parametrize(("budget", "rounds", "paid"), [(0.57, 100, 57), (0.29, 100, 29)])
+def test_a_budget_means_what_its_decimals_say(budget: float, rounds: int, paid: int) -> None:
+    assert jammed(Jammer(means=FREE, budget=budget, dwell=1), rounds).any(axis=1).sum() == paid
 
 
 def test_a_block_is_one_attack_on_the_same_channels() -> None:

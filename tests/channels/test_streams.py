@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from freshband.channels import MeansStream, StatesStream, carry_forward, held, streams
 from freshband.channels.streams import FRAME, Changes, fill
+from freshband.errors import SequenceError
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -61,6 +62,12 @@ def test_pieces_may_be_empty() -> None:
     pieces = [np.empty((0, 1)), np.ones((1, 1)), np.empty((0, 1)), np.zeros((2, 1))]
     stream = MeansStream(3, 1, pieces, np.random.default_rng(0))
     assert stream.block(3).states.ravel().tolist() == [1, 0, 0]
+
+
+def test_a_model_that_describes_too_little_is_told_so() -> None:
+    stream = MeansStream(5, 1, [np.ones((3, 1))], np.random.default_rng(0))
+    with pytest.raises(SequenceError, match="the channel model describes 2 rounds too few"):
+        stream.block(5)
 
 
 def test_states_stream_plays_what_it_is_given() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from freshband.channels import Switching
+from freshband.channels.streams import FRAME
 from freshband.errors import ParameterError
 from tests.channels.margins import assert_mean, assert_share, draw, drawn
 
@@ -37,6 +38,12 @@ def test_channels_of_their_own_switch_with_the_hazard_and_apart() -> None:
         assert_share(switches, ROUNDS - 1, 0.02)
     together = (stream.changed[:, 0] & stream.changed[:, 1]).sum()
     assert_share(together, ROUNDS - 1, 0.02**2)
+
+
+def test_a_new_frame_is_no_switch() -> None:
+    model = Switching(n_channels=1, hazard=0.001)
+    hits = sum(FRAME + 1 in drawn(model, FRAME + 1, run=run).breakpoints for run in range(200))
+    assert_share(hits, 200, 0.001)
 
 
 def test_certain_and_impossible_hazards() -> None:

@@ -57,8 +57,9 @@ def test_too_short_a_table_is_an_error() -> None:
     )
 
 
-def test_the_model_keeps_its_own_copy() -> None:
-    states = np.array(STATES)
+@pytest.mark.parametrize("kind", [np.int64, np.float64])
+def test_the_model_keeps_its_own_copy(kind: Any) -> None:
+    states = np.array(STATES, kind)
     model = Table(states=states)
     states[:] = 0
     assert draw(model, 4).states.tolist() == STATES

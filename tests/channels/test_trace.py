@@ -141,6 +141,7 @@ def test_files_without_a_header_have_numbered_columns(tmp_path: Path) -> None:
     assert draw(Trace(path=path, columns=["2", "0"]), 2).states.tolist() == [[1, 1], [1, 0]]
     numbered = Trace(path=path, columns=[2, 0])  # type: ignore[list-item]
     assert numbered == Trace(path=path, columns=["2", "0"])
+    assert Trace(path=path, columns=1) == Trace(path=path, columns="1")  # type: ignore[arg-type]
 
 
 def test_comments_blank_lines_and_marks_are_skipped(tmp_path: Path) -> None:
@@ -271,6 +272,9 @@ def test_keys(tmp_path: Path) -> None:
         ({"path": "a.csv", "index": 1}, "index must be left out for a .csv file, got 1"),
         ({"path": "a.npy", "index": -1}, "index must be a whole number >= 0 or None, got -1"),
         ({"path": "a.npz", "columns": "x"}, "columns must be left out for a .npz file, got ['x']"),
+        ({"path": "a.csv", "columns": []}, "columns must be a name or a list of names, got []"),
+        ({"path": "a.csv", "columns": [1.5]}, "columns must be a name or a list of names, got [1"),
+        ({"path": "a.csv", "columns": {}}, "columns must be a name or a list of names, got {}"),
         ({"path": "a.csv", "rounds_per_row": 0}, "rounds_per_row must be a whole number >= 1"),
         ({"path": "a.csv", "threshold": float("nan")}, "threshold must be a number or None"),
         (

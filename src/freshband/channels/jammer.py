@@ -25,11 +25,11 @@ Floats = npt.NDArray[np.float64]
 class Jammer(Band):
     """Stationary channels, of which a jammer blocks ``width`` at a time.
 
-    A blocked channel is Bad for certain; the others are Good with their mean `μ_k`. The
-    plan is drawn before round 1 and never reacts to the scheduler: an oblivious adversary in the
-    sense of Sec. II-B. The jammer works in periods of ``dwell`` rounds and is on in as many of
-    them as the budget B pays for in full, `⌊BT/dwell⌋` (all at B = 1),
-    spread uniformly at random over the run; so at most a share B of the rounds is jammed.
+    A blocked channel is Bad for certain; the others are Good with their mean `μ_k`. The jammer
+    works in periods of ``dwell`` rounds and is on in as many of them as the budget B pays for in
+    full, `⌊BT/dwell⌋` (all at B = 1), spread uniformly at random over the run; so at most a share
+    B of the rounds is jammed. Its plan is fixed before round 1 and never reacts to the scheduler,
+    as that of the adversary in Sec. II-B.
 
     - `sweep` takes the next ``width`` channels in every period it is on, round and round the
       band.
@@ -56,14 +56,14 @@ class Jammer(Band):
     dwell : int >= 1, default 10
         Length of a period in rounds; not with ``block``, which has only one.
     oblivious : bool, default True
-        Whether the jammer ignores how good the channels are. If false it knows the means: it
-        sweeps from the best channel to the worst, picks random channels with probabilities in
-        proportion to their means, or blocks the best ones.
+        Whether the jammer ignores how good the channels are. If false it knows the means, though
+        still not what the scheduler does: it sweeps from the best channel to the worst, picks
+        random channels with probabilities in proportion to their means, or blocks the best ones.
 
     Notes
     -----
-    **Deviations.** The paper has no jammer; it names interference as a cause of non-stationarity.
-    A jammer that listens to the scheduler is not among these: its air could not be drawn ahead.
+    **Deviations.** The paper names hostile jamming and gives no model of it. A jammer that listens
+    to the scheduler is not among these: its air could not be the same for every policy.
 
     Examples
     --------

@@ -198,7 +198,10 @@ class _Tape(Generic[Scalar]):
         """Yield the next ``n`` rows as views of the pieces they lie in."""
         while n > 0:
             while len(self._rest) == 0:
-                self._rest = next(self._pieces)
+                piece = next(self._pieces, None)
+                if piece is None:
+                    raise SequenceError(f"the channel model describes {n} rounds too few")
+                self._rest = piece
             span, self._rest = self._rest[:n], self._rest[n:]
             n -= len(span)
             yield span

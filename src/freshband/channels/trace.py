@@ -30,9 +30,11 @@ def _as_text(value: object) -> object:
 
 
 def _as_names(value: object) -> object:
-    if isinstance(value, list | tuple):
-        return [str(name) if type(name) is int else name for name in value]
-    return [value] if isinstance(value, str) else value
+    """Return names of columns as a list; whole numbers name those of a file without a header."""
+    names = value if isinstance(value, list | tuple) else [value]
+    if not names or not all(isinstance(name, str) or type(name) is int for name in names):
+        raise ParameterError(f"columns must be a name or a list of names, got {value!r}")
+    return [str(name) for name in names]
 
 
 if TYPE_CHECKING:  # what may be given; what is kept are a string and a tuple of strings

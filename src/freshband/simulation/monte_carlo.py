@@ -34,7 +34,7 @@ from freshband.simulation.loop import Tally, open_tally, run_block
 from freshband.simulation.result import Record, collect
 from freshband.states import reserve
 
-__all__ = ["simulate"]
+__all__ = ["Plan", "play_run", "simulate"]
 
 _CELLS = 1 << 17  # states drawn at a time: a block and its means stay in the second-level cache
 
@@ -104,7 +104,7 @@ def simulate(
     True
     """
     model = build(channels, channel_options or {})
-    plan = _Plan(
+    plan = Plan(
         model=model,
         policies=_read_policies(policies, policy_options or {}),
         clients=_read_clients(clients, model.n_channels),
@@ -130,7 +130,7 @@ def simulate(
 
 
 @dataclass(frozen=True)
-class _Plan:
+class Plan:
     """A checked request: everything a run needs to know."""
 
     model: ChannelModel
@@ -225,7 +225,7 @@ def _selection(policy: Policy) -> str | None:
 class _Player:
     """One policy in one run."""
 
-    def __init__(self, policy: Policy, plan: _Plan, run: int, hindsight: NDArray[Any] | None):
+    def __init__(self, policy: Policy, plan: Plan, run: int, hindsight: NDArray[Any] | None):
         n_channels = plan.model.n_channels
         self.rng = generator(plan.seed, Role.POLICY, run)
         self.scheduler, self.matching = policy.start(
@@ -246,16 +246,17 @@ class _Player:
         self.seconds += time.perf_counter() - began
 
 
-def _blocks(plan: _Plan) -> Iterator[tuple[int, int]]:
+def _blocks(plan: Plan) -> Iterator[tuple[int, int]]:
     """Yield (rounds before, rounds in) each block."""
     size = max(64, _CELLS // plan.model.n_channels)
     for t in range(0, plan.rounds, size):
         yield t, min(size, plan.rounds - t)
 
 
-def _one_run(plan: _Plan, run: int) -> Record:
-    yardsticks = plan.yardsticks
-    everybody = [*plan.policies, *yardsticks.values()]
+def play_run(plan: Plan, run: int, *, yardsticks: bool = True) -> Record:
+    """Play all policies of a plan, and the oracles, over the air of one run."""
+    oracles = plan.yardsticks if yardsticks else {}
+    everybody = [*plan.policies, *oracles.values()]
     hindsight = None
     if any(_selection(policy) == "fixed" for policy in everybody):
         air = open_air(plan.model, plan.rounds, plan.seed, run)  # first pass: the very same air
@@ -274,19 +275,19 @@ def _one_run(plan: _Plan, run: int) -> Record:
         seconds=[player.seconds for player in own],
         yardsticks={
             name: player.tally.age_curve
-            for name, player in zip(yardsticks, players[len(own) :], strict=True)
+            for name, player in zip(oracles, players[len(own) :], strict=True)
         },
         breakpoints=air.breakpoints if plan.model.has_means else None,
     )
 
 
-def _run_all(plan: _Plan, workers: int, progress: bool) -> list[Record]:
+def _run_all(plan: Plan, workers: int, progress: bool) -> list[Record]:
     records: list[Record | None] = [None] * plan.runs
     with _progress_bar(progress) as bar, ThreadPoolExecutor(workers) as pool:
         _compile(plan, bar)
         task = bar.add_task("simulating", total=plan.runs)
         waiting: dict[Future[Record], int] = {
-            pool.submit(_one_run, plan, run): run for run in range(plan.runs)
+            pool.submit(play_run, plan, run): run for run in range(plan.runs)
         }
         try:
             for future in as_completed(waiting):
@@ -298,7 +299,7 @@ def _run_all(plan: _Plan, workers: int, progress: bool) -> list[Record]:
     return [record for record in records if record is not None]
 
 
-def _compile(plan: _Plan, bar: Progress) -> None:
+def _compile(plan: Plan, bar: Progress) -> None:
     """Play no rounds with every policy: compiles it, or loads it from the disk cache."""
     nothing = np.zeros((0, plan.model.n_channels))
     everybody = [*plan.policies, *plan.yardsticks.values()]

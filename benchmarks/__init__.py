@@ -1,0 +1,1 @@
+"""Benchmarks: every figure is a ratio of medians, interleaved in one run."""

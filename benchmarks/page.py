@@ -1,0 +1,140 @@
+"""The documentation's page of benchmarks, written from measured results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["write_page"]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _simulation(part: dict[str, Any]) -> str:
+    rows = sorted(part["rows"].items(), key=lambda item: item[1]["times_air"])
+    air = part["air_ns_per_round"]
+    return (
+        "## Simulation\n\n"
+        "The yardstick is the mere drawing of the air, `rng.random((T, N)) < means`: no simulation "
+        f"can be faster. {part['setting']}; a run opens the air, draws it, plays the policy, ages "
+        f"the clients and measures. The air alone: {air:.1f} ns a round.\n\n"
+        + _table(
+            ["policy", "ns a round", "times the air"],
+            [
+                [f"`{name}`", f"{row['ns_per_round']:.0f}", f"{row['times_air']:.1f}"]
+                for name, row in rows
+            ],
+        )
+    )
+
+
+def _smpybandits(part: dict[str, Any]) -> str:
+    rows = [
+        ["freshband `glr-cucb`, exact test", f"{part['ours_s'] * 1e3:.2f} ms", "1"],
+        [
+            "SMPyBandits, default (tests every 10th observation, every 10th split)",
+            f"{part['lazy_s']:.1f} s",
+            f"{part['times_lazy']:,.0f}",
+        ],
+    ]
+    if "exact_s" in part:
+        rows.append(
+            ["SMPyBandits, exact test", f"{part['exact_s']:.0f} s", f"{part['times_exact']:,.0f}"]
+        )
+    return (
+        "## Against SMPyBandits\n\n"
+        f"One run of GLR-UCB with one client, five channels, five breakpoints and "
+        f"{part['rounds']:,} rounds. SMPyBandits 0.9.7 plays one arm a round, so we do too.\n\n"
+        + _table(["", "a run", "times ours"], rows)
+    )
+
+
+def _scaling(part: dict[str, Any]) -> str:
+    horizon = _table(
+        ["rounds", "ns a round", "times the shortest", "peak memory", "state"],
+        [
+            [
+                f"{int(rounds):,}",
+                f"{row['ns_per_round']:.0f}",
+                f"{row['times_shortest']:.2f}",
+                f"{row['peak_bytes'] / 1e6:.1f} MB",
+                f"{row['state_bytes'] / 1e3:.0f} kB",
+            ]
+            for rounds, row in part["horizon"].items()
+        ],
+    )
+    channels = _table(
+        ["channels", "clients", "µs a round", "ns a round and channel"],
+        [
+            [
+                n,
+                str(row["clients"]),
+                f"{row['us_per_round']:.2f}",
+                f"{row['ns_per_round_and_channel']:.0f}",
+            ]
+            for n, row in part["channels"].items()
+        ],
+    )
+    return (
+        f"## Growth\n\n`{part['policy']}` with N=5, M=2 over longer horizons. The air is drawn in "
+        "blocks, so memory is that of one block and of the convex hulls of the detector.\n\n"
+        f"{horizon}\n\nMore channels, half as many clients, 2,000 rounds:\n\n{channels}"
+    )
+
+
+def _coordinator(part: dict[str, Any]) -> str:
+    return (
+        "## Coordinator\n\n`plan()` and `observe()` called from Python, once a round; nearly all "
+        "of it is handing arrays to compiled code.\n\n"
+        + _table(
+            ["policy and size", "µs a round"],
+            [[name, f"{row['us_per_round']:.0f}"] for name, row in part.items()],
+        )
+    )
+
+
+def _detector(part: dict[str, Any]) -> str:
+    names = list(dict.fromkeys(name for row in part["rows"].values() for name in row))
+    return (
+        "## Detector\n\nNanoseconds an observation against the length of the stream "
+        f"({part['setting']}). freshband and the scans take the same decision at every "
+        "observation. changepoint-online (Python) and focus-cpt (C++, called from Python) compute "
+        "the statistic of FOCuS at every observation, over the same splits.\n\n"
+        + _table(
+            ["observations", *names],
+            [
+                [f"{int(n):,}", *(f"{row[name]:,.0f}" if name in row else "–" for name in names)]
+                for n, row in part["rows"].items()
+            ],
+        )
+    )
+
+
+_SECTIONS = {
+    "simulation": _simulation,
+    "smpybandits": _smpybandits,
+    "scaling": _scaling,
+    "coordinator": _coordinator,
+    "detector": _detector,
+}
+
+
+def write_page(results: dict[str, Any], path: Path | None) -> str:
+    """Return the page, and write it where asked to."""
+    machine = results["machine"]
+    versions = ", ".join(f"{name} {machine[name]}" for name in ("python", "numpy", "numba"))
+    head = (
+        "# Benchmarks\n\nEvery table is one run on one machine; its rows were timed in turn and "
+        "are medians, so compare within a table. Measured with `make bench`; this page is written by "
+        "`python -m benchmarks --write` from `benchmarks/results.json`.\n\n"
+        f"Machine: {machine['cpu']}, {machine['cores']} cores; {versions}."
+    )
+    parts = [_SECTIONS[name](results[name]) for name in _SECTIONS if results.get(name)]
+    page = "\n\n".join([head, *parts]) + "\n"
+    if path is not None:
+        path.write_text(page, encoding="utf-8")
+    return page

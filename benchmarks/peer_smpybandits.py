@@ -1,0 +1,24 @@
+"""Runs in SMPyBandits' environment: one run of its GLR-UCB, prints the seconds."""
+
+import sys
+import time
+import warnings
+
+warnings.filterwarnings("ignore")
+
+import numpy as np  # noqa: E402  # after the filter
+from SMPyBandits.Policies import UCB  # noqa: E402
+from SMPyBandits.Policies.GLR_UCB import BernoulliGLR_IndexPolicy  # noqa: E402
+
+rounds, exact = int(sys.argv[1]), sys.argv[2] == "exact"
+options = {"lazy_detect_change_only_x_steps": 1, "lazy_try_value_s_only_x_steps": 1}
+rng = np.random.default_rng(0)
+means = np.repeat(rng.uniform(0.1, 0.9, (6, 5)), -(-rounds // 6), axis=0)[:rounds]
+air = rng.random((rounds, 5)) < means
+policy = BernoulliGLR_IndexPolicy(5, horizon=rounds, policy=UCB, **(options if exact else {}))
+policy.startGame()
+began = time.perf_counter()
+for row in air:
+    arm = policy.choice()
+    policy.getReward(arm, float(row[arm]))
+print("seconds", time.perf_counter() - began)

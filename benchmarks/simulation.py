@@ -1,0 +1,70 @@
+"""The fused loop against the mere drawing of the air, scheduler by scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import interleave
+from freshband.channels import build, open_air
+from freshband.policy import parse_policy
+from freshband.schedulers.base import registry
+from freshband.simulation.monte_carlo import Plan, play_run
+
+__all__ = ["draw_air", "single_run", "table"]
+
+N_CHANNELS, CLIENTS, ROUNDS, BREAKPOINTS = 5, 2, 20_000, 5
+
+
+def draw_air(rounds: int = ROUNDS, n_channels: int = N_CHANNELS) -> Callable[[int], object]:
+    """Return the yardstick: one comparison of uniforms with the means, nothing learned."""
+    model = build("piecewise", n_channels=n_channels, n_breakpoints=BREAKPOINTS)
+    means = open_air(model, rounds, seed=0).block(rounds).means
+
+    def draw(turn: int) -> object:
+        return np.random.default_rng(turn).random((rounds, n_channels)) < means
+
+    return draw
+
+
+def single_run(
+    policy: str, rounds: int = ROUNDS, n_channels: int = N_CHANNELS, clients: int = CLIENTS
+) -> Callable[[int], object]:
+    """Return one whole run of one policy on one thread: draw the air, play, measure."""
+    plan = Plan(
+        model=build("piecewise", n_channels=n_channels, n_breakpoints=BREAKPOINTS),
+        policies=[parse_policy(policy)],
+        clients=clients,
+        rounds=rounds,
+        runs=1,
+        seed=0,
+        points=200,
+    )
+    return lambda turn: play_run(plan, turn, yardsticks=False)
+
+
+def table(repeats: int) -> dict[str, Any]:
+    """Time every registered scheduler, and both forms of the paper's."""
+    names = [
+        "glr-cucb:paper",
+        "glr-cucb:paper+aa",
+        "m-exp3:paper",
+        *registry.names(),
+        "glr-cucb+aa",
+        "oracle:csi",
+    ]
+    actions: dict[str, Callable[[int], object]] = {"air": draw_air()}
+    actions |= {name: single_run(name) for name in dict.fromkeys(names)}
+    seconds = interleave(actions, repeats)
+    air = seconds.pop("air")
+    return {
+        "setting": f"N={N_CHANNELS}, M={CLIENTS}, T={ROUNDS:,}, {BREAKPOINTS} breakpoints, "
+        "one thread",
+        "air_ns_per_round": air / ROUNDS * 1e9,
+        "rows": {
+            name: {"ns_per_round": value / ROUNDS * 1e9, "times_air": value / air}
+            for name, value in seconds.items()
+        },
+    }
