@@ -12,10 +12,12 @@ seconds per policy in every process.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, cast
@@ -30,6 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # Division by zero gives inf or nan as in numpy arrays: kernels trust their input, never raise.
 _OURS = __name__.partition(".")[0] + "."
+_STALE = 3600.0  # seconds after which what older sources left in the cache is removed
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 
@@ -153,9 +156,9 @@ def _keyed(locator: type[Any]) -> type[Any]:
         def ensure_cache_path(self) -> None:
             super().ensure_cache_path()
             folder = Path(self.get_cache_path())
-            for stale in folder.parent.glob(f"{_OURS}*"):
-                if stale != folder:
-                    shutil.rmtree(stale, ignore_errors=True)
+            for other in folder.parent.glob(f"{_OURS}*"):
+                if other != folder and time.time() - other.stat().st_mtime > _STALE:
+                    shutil.rmtree(other, ignore_errors=True)
 
     return Keyed
 
@@ -180,7 +183,8 @@ class _PackageCache(caching.FunctionCache):  # type: ignore[misc]
 
     def save_overload(self, sig: Any, data: Any) -> None:
         if _all_ours(sig):
-            super().save_overload(sig, data)
+            with contextlib.suppress(OSError):  # a full disk or a vanished folder: go on without
+                super().save_overload(sig, data)
 
 
 def _all_ours(types_used: Any) -> bool:

@@ -2,7 +2,7 @@
 
 The age of client i is `a_i(t) = 1` in a round its update got through, else `a_i(t-1) + 1`, with
 `a_i(0) = 1` (equation (8), clock ``"post"``, the default everywhere). Equation (4) counts from the
-round after a success, so its clock ``"pre"`` shows the same number one round later (SPEC E1).
+round after a success, so its clock ``"pre"`` shows the same number one round later (erratum E1).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def age_variance(
     ages : array, shape (..., n_clients)
     form : {"per_client", "sum", "sample"}, default "per_client"
         `V/M`, the reading that explains the paper's Fig. 4; `V` of equation (37); or `V/(M-1)`
-        (SPEC E18).
+        (erratum E18).
 
     Returns
     -------
@@ -122,7 +122,7 @@ def growth_exponent(rounds: ArrayLike, regret: ArrayLike) -> float:
     t = np.asarray(rounds, dtype=np.float64)
     r = np.asarray(regret, dtype=np.float64)
     usable = (r > 0) & (t > 0)
-    if usable.sum() < 2:
+    if len(np.unique(t[usable])) < 2:  # one round says nothing about growth
         return float("nan")
     x, y = np.log(t[usable]), np.log(r[usable])
     x = x - x.mean()

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import lambertw, xlogy
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import lambertw, xlogy, zeta
 
 
 class Verdicts(NamedTuple):
@@ -94,38 +94,38 @@ def _kl_array(p: NDArray[np.float64], q: float) -> NDArray[np.float64]:
     return divergence
 
 
-def limit(n: int, delta: float, rule: str) -> float:
+def limits(length: int, delta: float, rule: str) -> NDArray[np.float64]:
+    """beta(n, delta) for n = 0..length; position 0 is not used."""
+    return np.concatenate(([math.inf], limit(np.arange(1.0, length + 1), delta, rule)))
+
+
+def limit(n: ArrayLike, delta: float, rule: str) -> NDArray[np.float64]:
     """beta(n, delta) of SPEC E15g, written as there."""
+    n = np.asarray(n, np.float64)
     if rule == "lai":
-        return math.log(n * math.sqrt(n) / delta)
-    besson = math.log(3 * n * math.sqrt(n) / delta)
+        return np.log(n * np.sqrt(n) / delta)
+    besson = np.log(3 * n * np.sqrt(n) / delta)
     if rule == "besson":
         return besson
     if rule == "paper":
         return (n + 1) / n * besson
     assert rule == "kaufmann"
-    return 2 * mixture(besson / 2) + 6 * math.log(1 + math.log(n))
+    return 2 * mixture(besson / 2) + 6 * np.log(1 + np.log(n))
 
 
-def limits(length: int, delta: float, rule: str) -> NDArray[np.float64]:
-    """beta(n, delta) for n = 0..length; position 0 is not used."""
-    return np.array([math.inf, *(limit(n, delta, rule) for n in range(1, length + 1))])
-
-
-def mixture(x: float) -> float:
+def mixture(x: ArrayLike) -> NDArray[np.float64]:
     """Kaufmann and Koolen's T(x) = 2 h~((h^-1(1+x) + ln(2 zeta(2))) / 2), equation (13)."""
-    zeta_2 = sum(1 / k**2 for k in range(1, 10_000)) + 1 / 9999.5  # tail by the integral
-    return 2 * _h_tilde((_h_inverse(1 + x) + math.log(2 * zeta_2)) / 2)
+    return 2 * _h_tilde((_h_inverse(1 + np.asarray(x)) + math.log(2 * zeta(2))) / 2)
 
 
-def _h_inverse(y: float) -> float:
+def _h_inverse(y: NDArray[np.float64]) -> NDArray[np.float64]:
     """The u >= 1 with u - ln u = y, by Lambert's W."""
-    return float(-lambertw(-math.exp(-y), -1).real)
+    u: NDArray[np.float64] = -lambertw(-np.exp(-y), -1).real
+    return u
 
 
-def _h_tilde(y: float) -> float:
+def _h_tilde(y: NDArray[np.float64]) -> NDArray[np.float64]:
     corner = 1 / math.log(3 / 2)
-    if y >= corner - math.log(corner):
-        u = _h_inverse(y)
-        return math.exp(1 / u) * u
-    return 3 / 2 * (y - math.log(math.log(3 / 2)))
+    corner -= math.log(corner)
+    u = _h_inverse(np.maximum(y, corner))
+    return np.where(y >= corner, np.exp(1 / u) * u, 3 / 2 * (y - math.log(math.log(3 / 2))))

@@ -161,7 +161,8 @@ def open_air(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) ->
     array([ 3,  5,  7,  9, 11])
     """
     seed, run = check_seed(seed), whole_number("run", run, at_least=0)
-    return build(model).start(
+    opened = build(model) if isinstance(model, str) else model
+    return opened.start(
         whole_number("rounds", rounds, at_least=1),
         generator(seed, Role.CHANNEL_STRUCTURE, run),
         generator(seed, Role.CHANNEL_STATES, run),

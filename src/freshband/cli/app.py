@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import traceback
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,7 +13,7 @@ from freshband import __version__
 from freshband.cli import list as list_command
 from freshband.cli import show as show_command
 from freshband.cli import simulate as simulate_command
-from freshband.errors import FreshbandError
+from freshband.errors import FileError, FreshbandError
 
 __all__ = ["app", "main"]
 
@@ -41,6 +43,15 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    plugins: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--import",
+            metavar="FILE.py",
+            help="Import a file first, and with it the schedulers, channel models and matchings "
+            "it registers; may be repeated.",
+        ),
+    ] = None,
     version: Annotated[
         bool,
         typer.Option(
@@ -49,6 +60,29 @@ def _options(
     ] = False,
 ) -> None:
     """Hold the options of the program itself."""
+    for path in plugins or []:
+        _import_file(path)
+
+
+def _import_file(path: Path) -> None:
+    """Import a file of the user's, whatever folder it is in."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise FileError(f"cannot import {path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # compiled states are looked up by their module's name
+    try:
+        spec.loader.exec_module(module)
+    except FreshbandError:
+        raise
+    except Exception as error:
+        line = traceback.extract_tb(error.__traceback__)[-1]
+        raise FileError(
+            f"cannot import {path}: {type(error).__name__} in {line.filename}, line "
+            f"{line.lineno}: {error}"
+        ) from None
 
 
 def main() -> None:

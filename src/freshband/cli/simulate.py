@@ -150,6 +150,7 @@ def _print_table(result: xr.Dataset, written: list[Path]) -> None:
     table.add_column("policy", no_wrap=True)
     headings = [
         "behind best",
+        "growth",
         "mean age",
         "cum. variance",
         "oldest",
@@ -166,6 +167,7 @@ def _print_table(result: xr.Dataset, written: list[Path]) -> None:
             cells.append(_cell(row["regret_rotate"]))
         cells += [
             "—" if name == best else _paired(result, main, name, best),
+            "—" if row["growth_exponent"] is None else f"T^{row['growth_exponent']:.2f}",
             _cell(row["mean_age"], 3),
             _cell(row["cumulative_variance"]),
             _cell(row["max_age"], error=False),

@@ -102,7 +102,7 @@ class Glr(Parameters):
     -----
     **Deviations.** (1) The supremum over `s in [1, n-1]` is empty at `n = 1`: the statistic is 0
     there. (2) The paper's threshold is proved for the quadratic divergence; with kl it is
-    conservative in practice (SPEC E15g: 10 false alarms per 1000 streams of 20,000 at δ = 0.05).
+    conservative in practice (erratum E15g: 10 false alarms per 1000 streams of 20,000 at δ = 0.05).
 
     Examples
     --------
@@ -114,7 +114,7 @@ class Glr(Parameters):
     (45, 40)
     """
 
-    delta: float = Field(0.001, gt=0, lt=1)
+    delta: float = Field(default=0.001, gt=0, lt=1)
     threshold: Literal["paper", "besson", "kaufmann", "lai"] = "paper"
 
     def start(self, n_channels: int) -> GlrState:

@@ -47,7 +47,7 @@ class Age(Parameters):
 
     Solves `maximise sum_i a_i(t-1) mean_{k(i)}` over assignments of the chosen channels (by the
     rearrangement inequality), which is the best single step; for two clients with known means it is
-    also optimal over the infinite horizon (SPEC E6).
+    also optimal over the infinite horizon (erratum E6).
 
     Notes
     -----

@@ -32,7 +32,7 @@ def _match(
 ) -> None:
     n_clients = len(chosen)
     for j in range(n_clients):
-        other = j + rng.integers(0, n_clients - j)
+        other = j + int(rng.random() * (n_clients - j))
         chosen[j], chosen[other] = chosen[other], chosen[j]
         assignment[j] = chosen[j]
 
@@ -42,7 +42,7 @@ def _match(
 class Random(Parameters):
     """Chosen channels are dealt out uniformly at random.
 
-    Every permutation is equally likely: the paper's baseline matching (R15).
+    Every permutation is equally likely: the paper's baseline matching.
 
     Notes
     -----

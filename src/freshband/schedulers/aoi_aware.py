@@ -1,4 +1,4 @@
-"""AoI-aware rules: when information grows old, exploit (SPEC E16).
+"""AoI-aware rules: when information grows old, exploit (erratum E16).
 
 Both rules wrap any scheduler and use its historical means. Written ``+aa-sum`` and ``+aa``.
 

@@ -1,8 +1,8 @@
 """Semi-bandit statistics: how often each channel was heard, and how often it was Good.
 
 Lifetime means by default (equation (31)); over the last ``window`` rounds, or discounted by
-``discount`` a round, when asked for (SPEC E17). Sliding-window and discounted UCB are `cucb` with
-these options.
+``discount`` a round, when asked for (erratum E17). Sliding-window and discounted UCB are `cucb`
+with these options.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from freshband._jit import kernel
 
 __all__ = ["UNHEARD", "Counts", "absorb", "clear", "clear_all", "keep", "start_counts"]
 
-UNHEARD = 0.5  # the mean of a channel never heard, SPEC E17
+UNHEARD = 0.5  # the mean of a channel never heard, erratum E17
 _FADED = 1e-9  # a discounted count below this is no observation any more
 
 

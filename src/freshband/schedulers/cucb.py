@@ -82,7 +82,7 @@ class Cucb(Parameters):
     Notes
     -----
     **Deviations.** None from (30); the paper ranks by UCB, which puts the least known channel on
-    top: for age matching the mean serves better (SPEC I4), so it is the default.
+    top: for age matching the mean serves better, so it is the default.
 
     Examples
     --------
@@ -104,10 +104,10 @@ class Cucb(Parameters):
     presets: ClassVar[Presets] = {"corrected": {}}
     matchings: ClassVar[Matchings] = {}
 
-    index_c: float = Field(1.5, gt=0)
+    index_c: float = Field(default=1.5, gt=0)
     channel_key: Literal["mean", "index"] = "mean"
-    mean_window: int | None = Field(None, ge=1)
-    discount: float | None = Field(None, gt=0, lt=1)
+    mean_window: int | None = Field(default=None, ge=1)
+    discount: float | None = Field(default=None, gt=0, lt=1)
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None

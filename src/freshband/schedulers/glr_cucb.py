@@ -64,7 +64,7 @@ def _next_period(scheduler: Any, elapsed: int) -> int:
         alpha *= math.sqrt(scheduler.clock[_EPISODE])
     if scheduler.schedule[1] == 1:
         alpha *= math.sqrt(math.log(elapsed + 1.0) / (elapsed + 1.0))
-    if alpha <= 0.0:
+    if alpha * _NEVER <= n_channels:  # 0, or so small that N/α leaves int64
         return _NEVER
     return max(n_channels, int(n_channels / alpha))
 
@@ -87,24 +87,24 @@ def _select(scheduler: GlrCucbState, t: int, ages: Any, rng: Any, chosen: Any) -
     elapsed = t - scheduler.clock[_TAU]
     evaluate(scheduler.index, elapsed, rng)
     forced = _forced_channel(scheduler, elapsed)
-    if forced < 0:
-        take_best(scheduler.index.values, t, chosen)
-    elif scheduler.option[_FILL] == 0:
-        own = scheduler.index.values[forced]
-        scheduler.index.values[forced] = math.inf  # take it first, then the best of the rest
-        _fill_by_index(scheduler.index.values, t, forced, chosen)
-        scheduler.index.values[forced] = own
-    else:
+    if forced >= 0 and scheduler.option[_FILL] == 1:
         _fill_at_random(scheduler.deck, rng, forced, chosen)
+        return
+    take_best(scheduler.index.values, t, chosen)
+    if forced >= 0:
+        _include(scheduler.index.values, forced, chosen)
 
 
 @kernel
-def _fill_by_index(values: Any, t: int, forced: int, chosen: Any) -> None:
-    take_best(values, t, chosen)
+def _include(values: Any, forced: int, chosen: Any) -> None:
+    """Make room for a forced channel: the chosen one of the lowest index gives way."""
+    worst = 0
     for j in range(len(chosen)):
         if chosen[j] == forced:
             return
-    chosen[len(chosen) - 1] = forced  # crowded out by other channels never heard
+        if values[chosen[j]] < values[chosen[worst]]:
+            worst = j
+    chosen[worst] = forced
 
 
 @kernel
@@ -116,7 +116,7 @@ def _fill_at_random(deck: Any, rng: Any, forced: int, chosen: Any) -> None:
             break
     chosen[0] = forced
     for j in range(1, len(chosen)):
-        other = j + rng.integers(0, n - j)
+        other = j + int(rng.random() * (n - j))
         deck[j], deck[other] = deck[other], deck[j]
         chosen[j] = deck[j]
 
@@ -139,7 +139,7 @@ def _update(scheduler: GlrCucbState, t: int, assignment: Any, outcome: Any, over
         channel = assignment[j]
         if channel >= 0 and outcome[j] >= 0 and push(scheduler.detector, channel, outcome[j]):
             _restart(scheduler, t, channel)
-            return channel  # type: ignore[no-any-return]  # one restart a round (SPEC E15f)
+            return channel  # type: ignore[no-any-return]  # one restart a round (erratum E15f)
     return -1
 
 
@@ -205,7 +205,7 @@ class GlrCucb(Parameters):
     The preset ``paper`` is the printed algorithm: ``alpha="paper"``, ``explore_fill="random"``,
     ``channel_key="index"``, rotation.
 
-    **Deviations** (SPEC E15). (1) `α >= 0` is read as α > 0; 0 switches forced exploration off.
+    **Deviations** (erratum E15). (1) `α >= 0` is read as α > 0; 0 switches forced exploration off.
     (2) `(t-τ) mod ⌊N/α⌋ in [N]` is read 1-based, so the last channel is reached too, also when
     `⌊N/α⌋ <= N`. (3) The mean divides by the new count. (4) A restart forgets means and histories,
     not only counts, and ends the round's tests: after it the printed loop would take the logarithm
@@ -234,13 +234,13 @@ class GlrCucb(Parameters):
     matchings: ClassVar[Matchings] = {"paper": "rotate"}
 
     index: Literal["ucb", "kl-ucb", "thompson"] = "ucb"
-    index_c: float = Field(1.5, gt=0)
+    index_c: float = Field(default=1.5, gt=0)
     channel_key: Literal["mean", "index"] = "mean"
-    delta: float = Field(0.001, gt=0, lt=1)
+    delta: float = Field(default=0.001, gt=0, lt=1)
     threshold: Literal["paper", "besson", "kaufmann", "lai"] = "paper"
     alpha: float | Literal["paper", "besson", "anytime"] = "anytime"
     alpha_schedule: Literal["constant", "sqrt_episode"] = "constant"
-    n_segments: int = Field(6, ge=1)
+    n_segments: int = Field(default=6, ge=1)
     explore_fill: Literal["index", "random"] = "index"
     restart: Literal["global", "local", "localised"] = "global"
 

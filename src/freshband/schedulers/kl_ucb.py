@@ -97,7 +97,7 @@ def _evaluate(index: KlUcbState, elapsed: int, rng: Any) -> None:
 class KlUcb(Parameters):
     """Combinatorial kl-UCB for stationary channels.
 
-    Plays the M largest of `max{q : D_k kl(mean_k, q) <= ln t}` (SPEC 3.4, with c = 0).
+    Plays the M largest of `max{q : D_k kl(mean_k, q) <= ln t}`.
 
     Parameters
     ----------
@@ -130,8 +130,8 @@ class KlUcb(Parameters):
     matchings: ClassVar[Matchings] = {}
 
     channel_key: Literal["mean", "index"] = "mean"
-    mean_window: int | None = Field(None, ge=1)
-    discount: float | None = Field(None, gt=0, lt=1)
+    mean_window: int | None = Field(default=None, ge=1)
+    discount: float | None = Field(default=None, gt=0, lt=1)
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None

@@ -338,9 +338,9 @@ class MExp3(Parameters):
     The preset ``paper`` is the printed algorithm: ``gamma="paper"``, ``reward_scale="none"``,
     ``share=0``, ``discount=None``, rotation.
 
-    **Deviations** (SPEC E12). (1) With constant γ = 0.5 half of all rounds are uniform for ever, so
-    regret is linear; the default γ falls as `1/sqrt(t)`. (2) The proof needs rewards in [0, 1]: the
-    default divides by M. (3) A draw that `+aa` overrode is not importance-weighted with the
+    **Deviations** (erratum E12). (1) With constant γ = 0.5 half of all rounds are uniform for ever,
+    so regret is linear; the default γ falls as `1/sqrt(t)`. (2) The proof needs rewards in [0, 1]:
+    the default divides by M. (3) A draw that `+aa` overrode is not importance-weighted with the
     probability of the set that was drawn. (4) Weights are kept as logarithms: as printed they
     overflow within a few thousand rounds. (5) Without sharing the algorithm competes with the best
     fixed set only, and lifetime means rank channels by a past that is gone: at 5 breakpoints
@@ -371,8 +371,8 @@ class MExp3(Parameters):
     gamma: float | Literal["paper", "auto", "anytime"] = "anytime"
     reward_scale: Literal["M", "none"] = "M"
     share: float | Literal["auto", "anytime"] = "anytime"
-    mean_window: int | None = Field(None, ge=1)
-    discount: float | None = Field(0.99, gt=0, lt=1)
+    mean_window: int | None = Field(default=None, ge=1)
+    discount: float | None = Field(default=0.99, gt=0, lt=1)
     aa_update: Literal["skip", "propensity"] = "skip"
 
     @field_validator("gamma")

@@ -56,7 +56,7 @@ def _means(scheduler: OracleState, out: Any) -> None:
 @register("oracle")
 @final
 class Oracle(Parameters):
-    """Clairvoyant choice of channels, in the three readings of equation (14) (SPEC E5).
+    """Clairvoyant choice of channels, in the three readings of equation (14) (erratum E5).
 
     * ``oracle:mean`` plays the M largest means of the current regime. With age matching it is the
       optimum for known means (`regret`), with rotation the paper's Lemma 3 (`regret_rotate`).

@@ -27,7 +27,7 @@ def draw_subset(deck: Any, rng: Any, chosen: Any) -> None:
     """Fill ``chosen`` with a uniformly random subset of ``deck`` (partial Fisher-Yates)."""
     n = len(deck)
     for j in range(len(chosen)):
-        other = j + rng.integers(0, n - j)
+        other = j + int(rng.random() * (n - j))
         deck[j], deck[other] = deck[other], deck[j]
         chosen[j] = deck[j]
 
@@ -58,7 +58,7 @@ def _update(scheduler: RandomState, t: int, assignment: Any, outcome: Any, overr
 @register("random")
 @final
 class Random(Parameters):
-    """Uniformly random channels, matched at random: the paper's baseline (R15).
+    """Uniformly random channels, matched at random: the paper's baseline.
 
     Each round every M-subset of the N channels is equally likely.
 

@@ -54,7 +54,7 @@ def _evaluate(index: ThompsonState, elapsed: int, rng: Any) -> None:
 class Thompson(Parameters):
     """Combinatorial Thompson sampling with Beta(1, 1) priors for stationary channels.
 
-    Draws `theta_k ~ Beta(1 + wins_k, 1 + losses_k)` and plays the M largest (SPEC 3.4).
+    Draws `theta_k ~ Beta(1 + wins_k, 1 + losses_k)` and plays the M largest.
 
     Parameters
     ----------
@@ -88,8 +88,8 @@ class Thompson(Parameters):
     matchings: ClassVar[Matchings] = {}
 
     channel_key: Literal["mean", "index"] = "mean"
-    mean_window: int | None = Field(None, ge=1)
-    discount: float | None = Field(None, gt=0, lt=1)
+    mean_window: int | None = Field(default=None, ge=1)
+    discount: float | None = Field(default=None, gt=0, lt=1)
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -141,7 +142,7 @@ class Plan:
     seed: int
     points: int
 
-    @property
+    @cached_property
     def checkpoints(self) -> NDArray[np.int64]:
         """Evenly spaced rounds, the last one included."""
         points = min(self.points, self.rounds)

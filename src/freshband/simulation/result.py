@@ -16,7 +16,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from freshband import __version__
-from freshband.aoi import jain_index, match_alarms
+from freshband.aoi import growth_exponent, jain_index, match_alarms
 from freshband.errors import FileError
 from freshband.simulation.loop import Tally
 
@@ -121,8 +121,9 @@ def summarise(result: xr.Dataset) -> dict[str, Any]:
     -------
     dict
         ``policies.<name>.<measure>`` is ``{"mean": …, "se": …}``, or None where the measure does
-        not apply; a standard error of a single run is None. ``rounds_per_second`` counts the
-        compiled rounds of each policy.
+        not apply; a standard error of a single run is None. ``growth_exponent`` is that of the
+        mean regret over the last nine tenths of the rounds, None where regret is not positive.
+        ``rounds_per_second`` counts the compiled rounds of each policy.
 
     Examples
     --------
@@ -141,6 +142,10 @@ def summarise(result: xr.Dataset) -> dict[str, Any]:
             for measure in measures
             if measure != "seconds"
         }
+        late = result["round"].values >= config["rounds"] / 10  # the start says little of growth
+        main = "regret_curve" if bool(row.regret.notnull().any()) else "regret_fixed_curve"
+        growth = growth_exponent(result["round"].values[late], row[main].mean("run").values[late])
+        policies[str(name)]["growth_exponent"] = None if np.isnan(growth) else growth
         seconds = float(row.seconds.sum())
         played = config["rounds"] * config["runs"]
         policies[str(name)]["rounds_per_second"] = played / seconds if seconds > 0 else None

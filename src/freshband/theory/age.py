@@ -1,0 +1,268 @@
+"""Expected ages in closed form: Lemmas 1 and 2, and the age under rotation.
+
+Ages run on the clock of equation (8): `a(t) = 1` in a round whose update got through, else
+`a(t-1) + 1`. In round t the client's channel is Good with probability `μ_t`, independently of what
+came before, so that
+
+    E[a(t)] = 1 + (1 - μ_t) E[a(t-1)].
+
+``convention="literal"`` gives what the paper prints where that is something else.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from freshband.errors import ParameterError
+
+__all__ = ["constant_age", "expected_age", "mean_age_of_share", "rotation_age"]
+
+Convention = Literal["corrected", "literal"]
+
+
+def expected_age(
+    means: ArrayLike, convention: Convention = "corrected", *, start: float = 1.0
+) -> NDArray[np.float64]:
+    """Return the expected age in every round, for channels of any means (Lemma 2).
+
+    `E[a(t)] = 1 + Σ_{τ=0}^{t-1} ∏_{k=0}^{τ} (1 - μ_{t-k})` where `a(0) = 1`.
+
+    Parameters
+    ----------
+    means : array of float in [0, 1], shape (rounds, ...)
+        `μ_t`, the mean of the channel the client uses in round t = 1, 2, …; further axes are
+        further clients.
+    convention : {"corrected", "literal"}, default "corrected"
+        The truth, or equation (15) as printed.
+    start : float >= 1, default 1
+        The age `a(0)`; with ``literal`` only 1.
+
+    Returns
+    -------
+    float64 array, shape (rounds, ...)
+        `E[a(1)], E[a(2)], …`
+
+    Notes
+    -----
+    **Deviations** (SPEC E2). Lemma 2 takes `P(a > τ) = ∏_{k=0}^{τ} (1 - μ_{t-k})`, one factor too
+    many: its sum lacks the leading 1, and puts the age at 0.111 where `μ = 0.9`, although no age
+    is below 1.
+
+    Examples
+    --------
+    >>> expected_age([0.5, 0.5, 0.0, 1.0]).tolist()
+    [1.5, 1.75, 2.75, 1.0]
+    >>> expected_age([0.5, 0.5, 0.0, 1.0], convention="literal").tolist()
+    [0.5, 0.75, 1.75, 0.0]
+    """
+    mu = _probabilities("means", means)
+    if mu.ndim == 0:
+        raise ParameterError("means must have the shape (rounds, ...), got a single number")
+    literal = _is_literal(convention)
+    age = np.full(mu.shape[1:], _start(start, literal))
+    ages = np.empty(mu.shape)
+    for t in range(len(mu)):
+        age = 1.0 + (1.0 - mu[t]) * age
+        ages[t] = age
+    return ages - 1.0 if literal else ages
+
+
+def constant_age(
+    mean: ArrayLike,
+    t: ArrayLike | None = None,
+    convention: Convention = "corrected",
+    *,
+    start: float = 1.0,
+) -> NDArray[np.float64]:
+    """Return the expected age on a channel of constant mean (Lemma 2).
+
+    `E[a(t)] = (1 - (1-μ)^{t+1}) / μ` where `a(0) = 1`, and `1/μ` in the long run.
+
+    Parameters
+    ----------
+    mean : array of float in [0, 1]
+        `μ`.
+    t : array of int >= 0, optional
+        The round; without it the long-run value. Broadcast against ``mean``.
+    convention : {"corrected", "literal"}, default "corrected"
+        The truth, or equation (15) as printed: one less.
+    start : float >= 1, default 1
+        The age `a(0)`, forgotten in the long run; with ``literal`` only 1.
+
+    Returns
+    -------
+    float64 array
+        Infinite in the long run where `μ = 0`.
+
+    Notes
+    -----
+    **Deviations** (SPEC E2). The printed series sums to `(1-μ)/μ`, see `expected_age`.
+
+    Examples
+    --------
+    >>> float(constant_age(0.2)), float(constant_age(0.2, convention="literal"))
+    (5.0, 4.0)
+    >>> constant_age(0.3, [0, 1, 3, 10]).round(3).tolist()
+    [1.0, 1.7, 2.533, 3.267]
+    """
+    mu = _probabilities("mean", mean)
+    literal = _is_literal(convention)
+    initial = _start(start, literal)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ages = 1.0 / mu
+        if t is not None:
+            rounds = _whole_numbers("t", t, at_least=0)
+            # ln of the chance that no round delivered; by log1p and expm1, exact for small μ
+            lost = np.where(rounds > 0, rounds * np.log1p(-mu), 0.0)
+            ages = np.where(mu > 0, -np.expm1(lost) / mu + initial * np.exp(lost), rounds + initial)
+    return np.asarray(ages - 1.0 if literal else ages)
+
+
+def rotation_age(means: ArrayLike, *, by_phase: bool = False) -> NDArray[np.float64]:
+    """Return the long-run mean age of clients that take turns on M channels.
+
+    A client that is now on the channel of rank φ was on rank φ-1 the round before, and so on
+    round the cycle: `E[a | φ] = Σ_{τ=0}^{M-1} ∏_{k<τ} (1 - μ_{φ-k}) / (1 - ∏_k (1 - μ_k))`. At any
+    time each of M clients is in a phase of its own, so the mean over phases is the mean over
+    clients, and in the long run every client's.
+
+    Parameters
+    ----------
+    means : array of float in [0, 1], shape (..., M)
+        Means in the order in which a client meets them; from `matching/rotate` best first.
+    by_phase : bool, default False
+        Return `E[a | φ]`, shape (..., M), instead of its mean over φ, shape (...).
+
+    Returns
+    -------
+    float64 array
+        Infinite where all means are 0.
+
+    Notes
+    -----
+    **Deviations.** None: the paper has no such formula; it is the benchmark of Lemma 3, whose
+    clients take turns (SPEC E6).
+
+    Examples
+    --------
+    >>> round(2 * float(rotation_age([0.9, 0.5])), 4)  # sum of two clients' ages
+    2.7368
+    >>> rotation_age([0.9, 0.5], by_phase=True).round(4).tolist()
+    [1.1579, 1.5789]
+    """
+    mu = _probabilities("means", means)
+    if mu.ndim == 0 or mu.shape[-1] == 0:
+        raise ParameterError(f"means must have the shape (..., M), M >= 1, got {mu.shape}")
+    lost = np.ones_like(mu)  # the chance that none of the last τ rounds delivered
+    total = np.zeros_like(mu)
+    for turn in range(mu.shape[-1]):
+        total += lost
+        lost = lost * (1.0 - np.roll(mu, turn, axis=-1))
+    with np.errstate(divide="ignore"):
+        ages = total / (1.0 - lost)
+    return ages if by_phase else np.asarray(ages.mean(axis=-1))
+
+
+def mean_age_of_share(
+    n_clients: ArrayLike,
+    served: ArrayLike,
+    service: Literal["random", "oldest"] = "random",
+    convention: Convention = "corrected",
+) -> NDArray[np.float64]:
+    """Return the mean age over clients when the same number gets through in every round (Lemma 1).
+
+    `M/|S|` if any |S| of M clients are equally likely to, whatever happened before. If always the
+    oldest are served, ages are `⌊j/|S|⌋ + 1` for j = 0 … M-1, whose mean is `(M/|S| + 1)/2` where
+    |S| divides M.
+
+    Parameters
+    ----------
+    n_clients : array of int >= 1
+        M.
+    served : array of int, 1 <= served <= n_clients
+        |S|, the clients whose update gets through each round.
+    service : {"random", "oldest"}, default "random"
+        Who is served.
+    convention : {"corrected", "literal"}, default "corrected"
+        The truth, or equation (11) as printed; that one knows random service only.
+
+    Returns
+    -------
+    float64 array
+
+    Notes
+    -----
+    **Deviations** (SPEC E4). (1) Equation (11) gives `M²/|S|`, which is the sum over clients, not
+    their mean. (2) The lemma needs memoryless, uniform service, which the paper does not say:
+    oldest-first does better with the same |S|, so that "less age" is not the same as "more
+    deliveries".
+
+    Examples
+    --------
+    >>> float(mean_age_of_share(20, 5)), float(mean_age_of_share(20, 5, "oldest"))
+    (4.0, 2.5)
+    >>> float(mean_age_of_share(20, 5, convention="literal"))
+    80.0
+    """
+    clients = _whole_numbers("n_clients", n_clients, at_least=1)
+    share = _whole_numbers("served", served, at_least=1)
+    wrong = share > clients
+    if wrong.any():
+        most, got = (np.broadcast_to(each, wrong.shape)[wrong][0] for each in (clients, share))
+        raise ParameterError(f"served must be at most n_clients = {most:g}, got {got:g}")
+    literal = _is_literal(convention)
+    if service == "random":
+        mean = clients / share
+        return np.asarray(clients * mean if literal else mean)
+    if service != "oldest":
+        raise ParameterError(f"service must be 'random' or 'oldest', got {service!r}")
+    if literal:
+        raise ParameterError("convention='literal' needs service='random', got 'oldest'")
+    full, rest = np.divmod(clients, share)  # whole groups of one age, and the oldest few
+    total = share * full * (full + 1) / 2 + rest * (full + 1)
+    return np.asarray(total / clients)
+
+
+def _is_literal(convention: str) -> bool:
+    if convention not in ("corrected", "literal"):
+        raise ParameterError(f"convention must be 'corrected' or 'literal', got {convention!r}")
+    return convention == "literal"
+
+
+def _start(start: float, literal: bool) -> float:
+    value = _numbers("start", start, "a finite number >= 1")
+    if value.ndim > 0 or not 1 <= value < np.inf:
+        raise ParameterError(f"start must be a finite number >= 1, got {start!r}")
+    if literal and value != 1:
+        raise ParameterError(f"start must be 1 with convention='literal', got {start!r}")
+    return float(value)
+
+
+def _numbers(name: str, values: ArrayLike, allowed: str) -> NDArray[np.float64]:
+    try:
+        given = np.asarray(values)
+        if given.dtype.kind not in "iuf":
+            raise ValueError
+    except ValueError:  # a ragged list, or no numbers at all
+        raise ParameterError(f"{name} must be {allowed}, got {values!r}") from None
+    return given.astype(np.float64)
+
+
+def _probabilities(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    numbers = _numbers(name, values, "numbers in [0, 1]")
+    wrong = ~((numbers >= 0) & (numbers <= 1))  # NaN is wrong too
+    if wrong.any():
+        raise ParameterError(f"{name} must be numbers in [0, 1], got {numbers[wrong][0]}")
+    return numbers
+
+
+def _whole_numbers(name: str, values: ArrayLike, *, at_least: int) -> NDArray[np.float64]:
+    allowed = f"whole numbers >= {at_least}"
+    numbers = _numbers(name, values, allowed)
+    wrong = ~((numbers >= at_least) & (np.floor(numbers) == numbers) & np.isfinite(numbers))
+    if wrong.any():
+        raise ParameterError(f"{name} must be {allowed}, got {numbers[wrong][0]}")
+    return numbers

@@ -1,0 +1,38 @@
+"""Matchings, as their definitions read."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+from tests.reference.ordering import best_first
+
+
+def rotate(t: int, chosen: Any, scores: Any) -> list[int]:
+    """Client j = 1..M takes the (((j + t) mod M) + 1)-th largest."""
+    ranked = best_first(scores, t, chosen)
+    n_clients = len(ranked)
+    ranks = [((j + t) % n_clients) + 1 for j in range(1, n_clients + 1)]
+    return [ranked[rank - 1] for rank in ranks]
+
+
+def fixed(t: int, chosen: Any, scores: Any) -> list[int]:
+    """Client j takes the j-th largest."""
+    return best_first(scores, t, chosen)
+
+
+def age(t: int, chosen: Any, scores: Any, ages: Any) -> list[int]:
+    """The oldest client takes the largest, the next oldest the next."""
+    assignment = [-1] * len(ages)
+    oldest_first = best_first(ages, t, range(len(ages)))
+    for client, channel in zip(oldest_first, best_first(scores, t, chosen), strict=True):
+        assignment[client] = channel
+    return assignment
+
+
+def most_weight(ages: Any, scores: Any, chosen: Any) -> float:
+    """Maximum of sum a_i score_k(i) over all assignments, by trying them."""
+    return max(
+        sum(ages[j] * scores[channel] for j, channel in enumerate(assignment))
+        for assignment in permutations(chosen)
+    )

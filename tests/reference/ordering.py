@@ -1,0 +1,13 @@
+"""Best first, ties by the round's lot: what every ranking in the package means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from freshband.ranking import tie_break
+
+
+def best_first(keys: Any, t: int, items: Iterable[int]) -> list[int]:
+    """Sort items by decreasing key; equal keys by `tie_break`."""
+    return sorted((int(item) for item in items), key=lambda i: (-keys[i], tie_break(t, i)))

@@ -1,0 +1,170 @@
+"""Policies by name: what is accepted, what it means, and what the errors say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from freshband.errors import ParameterError, UnknownNameError
+from freshband.matching.base import registry as matchings
+from freshband.policy import Policy, parse_policy
+from freshband.schedulers.aoi_aware import RULES, AoIAwareState
+from freshband.schedulers.base import registry as schedulers
+from freshband.schedulers.glr_cucb import GlrCucb
+
+
+@pytest.mark.parametrize(
+    ("text", "matching"),
+    [
+        *((name, "random" if name == "random" else "age") for name in schedulers.names()),
+        ("glr-cucb:paper", "rotate"),
+        ("m-exp3:paper", "rotate"),
+        ("glr-cucb:corrected", "age"),
+        ("oracle:csi", "age"),
+        ("oracle:mean", "age"),
+        ("oracle:fixed", "age"),
+        ("random:corrected", "random"),
+        ("glr-cucb:paper+aa", "rotate"),
+        ("random+age", "age"),
+        ("glr-cucb:paper+aa+random", "random"),
+        ("glr-cucb:paper+fixed+aa-sum", "fixed"),
+    ],
+)
+def test_matchings_by_default_and_by_name(text: str, matching: str) -> None:
+    policy = parse_policy(text)
+    assert policy.matching_name == matching
+    assert type(policy.matching) is matchings[matching]
+    assert policy.name == text
+
+
+def test_every_paper_preset_rotates() -> None:
+    papers = [name for name in schedulers if "paper" in schedulers[name].presets]
+    assert set(papers) >= {"glr-cucb", "m-exp3"}
+    for name in papers:
+        assert parse_policy(f"{name}:paper").matching_name == "rotate"
+
+
+@pytest.mark.parametrize("name", schedulers.names())
+def test_no_preset_is_the_corrected_one(name: str) -> None:
+    assert schedulers[name].presets["corrected"] == {}
+    assert parse_policy(name).scheduler == parse_policy(f"{name}:corrected").scheduler
+
+
+def test_presets_are_what_they_say() -> None:
+    paper = parse_policy("glr-cucb:paper").scheduler
+    assert (paper.alpha, paper.explore_fill, paper.channel_key) == ("paper", "random", "index")
+    assert (paper.delta, paper.threshold, paper.index_c) == (0.001, "paper", 1.5)
+    exp3 = parse_policy("m-exp3:paper").scheduler
+    assert (exp3.gamma, exp3.reward_scale, exp3.share) == ("paper", "none", 0.0)
+    assert exp3.discount is None
+    assert parse_policy("oracle:csi").scheduler.selection == "csi"
+
+
+def test_options_go_beyond_the_preset() -> None:
+    policy = parse_policy(" glr-cucb:paper+aa ", {"delta": 0.01, "alpha": 0.2})
+    assert policy.name == "glr-cucb:paper+aa"
+    assert isinstance(policy.scheduler, GlrCucb)
+    assert policy.scheduler.delta == 0.01
+    assert policy.scheduler.alpha == 0.2
+    assert policy.scheduler.explore_fill == "random"
+    assert policy.options == {"delta": 0.01, "alpha": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("cucb", None),
+        ("cucb+aa", "per_client"),
+        ("cucb+aa-sum", "sum"),
+        ("cucb+aa+fixed", "per_client"),
+    ],
+)
+def test_aoi_aware_tokens_wrap_the_scheduler(text: str, rule: str | None) -> None:
+    policy = parse_policy(text)
+    assert policy.aware == rule
+    state, _ = policy.start(2, 5, np.random.default_rng(0), None)
+    assert isinstance(state, AoIAwareState) == (rule is not None)
+    if rule is not None:
+        assert RULES[state.rule[0]] == rule
+
+
+def test_a_policy_passes_through() -> None:
+    policy = parse_policy("cucb")
+    assert parse_policy(policy) is policy
+
+
+@pytest.mark.xfail(reason="options given along with a Policy object are silently dropped")
+def test_options_with_a_policy_object_are_not_dropped() -> None:
+    policy = parse_policy("glr-cucb")
+    try:
+        again = parse_policy(policy, {"delta": 0.5})
+    except ParameterError:
+        return
+    assert again.scheduler.delta == 0.5
+
+
+@pytest.mark.parametrize("text", ["", "   ", None, 3, ["cucb"], b"cucb"])
+def test_a_policy_must_be_text(text: Any) -> None:
+    with pytest.raises(ParameterError, match="policy must be text like 'glr-cucb:paper"):
+        parse_policy(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("glr-cubc", r"unknown scheduler 'glr-cubc'; did you mean 'glr-cucb'\?"),
+        ("xyz", r"unknown scheduler 'xyz'; known: .*cucb.*random"),
+        (":paper", "unknown scheduler ''"),
+        ("+aa", "unknown scheduler ''"),
+        ("GLR-CUCB", "unknown scheduler 'GLR-CUCB'"),
+        ("glr-cucb:papre", r"glr-cucb has no preset 'papre'; did you mean 'paper'\?"),
+        ("random:paper", r"random has no preset 'paper'; known: corrected"),
+        ("glr-cucb:paper:csi", "glr-cucb has no preset 'paper:csi'"),
+        ("cucb+rotat", r"unknown token '\+rotat' in policy 'cucb\+rotat'; did you mean 'rotate'\?"),
+        ("cucb+aa_sum", r"unknown token '\+aa_sum'.*did you mean 'aa-sum'\?"),
+        ("cucb+", r"unknown token '\+' in policy 'cucb\+'"),
+        ("cucb++aa", r"unknown token '\+' in policy"),
+        ("cucb+zzz", r"unknown token '\+zzz'.*known: aa, aa-sum, age, fixed, random, rotate"),
+    ],
+)
+def test_unknown_names_get_the_nearest(text: str, message: str) -> None:
+    with pytest.raises(UnknownNameError, match=message):
+        parse_policy(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cucb+age+rotate", "names two matchings"),
+        ("cucb+age+age", "names two matchings"),
+        ("cucb+aa+aa-sum", "names two AoI-aware rules"),
+        ("cucb+aa+aa", "names two AoI-aware rules"),
+    ],
+)
+def test_two_of_a_kind_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        parse_policy(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("glr-cucb", {"delta": 2}, r"delta must be a number in \(0, 1\), got 2"),
+        ("glr-cucb", {"dleta": 0.1}, r"no parameter 'dleta'; did you mean 'delta'\?"),
+        ("cucb", {"delta": 0.1}, "no parameter 'delta'"),
+        ("glr-cucb", {"index": "ucb1"}, "index must be one of 'ucb', 'kl-ucb', 'thompson'"),
+        ("m-exp3+aa", {"aa_update": "propensity"}, "aa_update='propensity' is exact with"),
+    ],
+)
+def test_bad_options_name_the_parameter(text: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        parse_policy(text, options)
+
+
+def test_a_policy_cannot_be_changed() -> None:
+    policy = parse_policy("cucb")
+    assert isinstance(policy, Policy)
+    with pytest.raises(AttributeError):
+        policy.name = "other"  # type: ignore[misc]

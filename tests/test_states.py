@@ -1,0 +1,126 @@
+"""Trees of arrays: flattened, rebuilt, grown."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from freshband.errors import FileError
+from freshband.policy import parse_policy
+from freshband.schedulers.base import registry
+from freshband.states import arrays, grown, not_saved, rebuild, reserve
+
+
+class Leaf(NamedTuple):
+    values: NDArray[np.float64]
+    table: NDArray[np.float64]
+
+
+class Branch(NamedTuple):
+    left: Leaf
+    right: Leaf
+    clock: NDArray[np.int64]
+
+
+not_saved(Leaf, "table")
+
+
+def tree(start: float = 0.0) -> Branch:
+    return Branch(
+        Leaf(np.array([start, 1.0]), np.arange(3.0)),
+        Leaf(np.array([start, 2.0]), np.arange(3.0)),
+        np.array([int(start)]),
+    )
+
+
+def test_arrays_name_every_saved_array_by_its_path() -> None:
+    named = dict(arrays(tree(5.0)))
+    assert list(named) == ["left.values", "right.values", "clock"]
+    assert named["right.values"].tolist() == [5, 2]
+
+
+def test_rebuild_puts_saved_arrays_back_and_keeps_tables() -> None:
+    saved = {name: array.copy() for name, array in arrays(tree(5.0))}
+    fresh = tree()
+    state = rebuild(fresh, saved)
+    assert isinstance(state, Branch)
+    assert isinstance(state.left, Leaf)
+    for name, array in arrays(state):
+        np.testing.assert_array_equal(array, saved[name])
+        assert array.flags.c_contiguous
+    assert state.left.table is fresh.left.table
+    assert fresh.left.values.tolist() == [0, 1]  # the one given is left alone
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda saved: saved.pop("left.values"),
+        lambda saved: saved.update({"left.values": np.array([1, 2])}),  # another dtype
+        lambda saved: saved.update({"left.values": np.zeros((2, 1))}),  # another dimension
+    ],
+)
+def test_rebuild_refuses_what_does_not_fit(damage: Any) -> None:
+    saved = dict(arrays(tree()))
+    damage(saved)
+    with pytest.raises(FileError, match=r"does not fit this problem at 'left\.values'"):
+        rebuild(tree(), saved)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_grown_pads_with_zeros_and_copies(axis: int) -> None:
+    array = np.ones((2, 3), np.int32)
+    larger = grown(array, axis=axis, more=2)
+    assert larger.dtype == array.dtype
+    assert larger.shape == ((4, 3) if axis == 0 else (2, 5))
+    assert larger[:2, :3].tolist() == array.tolist()
+    assert larger.sum() == array.sum()
+    larger[0, 0] = 9
+    assert array[0, 0] == 1
+
+
+def test_reserve_reaches_the_states_inside() -> None:
+    class Growing(NamedTuple):
+        room: NDArray[np.float64]
+
+    class Holder(NamedTuple):
+        inner: Growing
+        clock: NDArray[np.int64]
+
+    @reserve.register(Growing)
+    def _grow(state: Growing, rounds: int) -> Growing:
+        return state._replace(room=grown(state.room, axis=0, more=rounds))
+
+    state = Holder(Growing(np.arange(3.0)), np.array([7]))
+    larger = reserve(state, 4)
+    assert larger.inner.room.tolist() == [0, 1, 2, 0, 0, 0, 0]
+    assert larger.clock is state.clock
+    assert isinstance(larger, Holder)
+
+
+def test_reserve_leaves_a_state_that_needs_no_room_alone() -> None:
+    state = tree()
+    larger = reserve(state, 1000)
+    assert larger.clock is state.clock
+    assert larger.left.values is state.left.values
+
+
+@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("token", ["", "+aa"])
+def test_every_scheduler_state_survives_flattening_and_growing(name: str, token: str) -> None:
+    policy = parse_policy(name + token)
+    rng = np.random.default_rng(0)
+    state = reserve(policy.start(2, 5, rng, 100)[0], 500)
+    rng = np.random.default_rng(1)
+    for _, array in arrays(state):
+        if array.dtype.names is None:
+            array[...] = rng.integers(0, 2, array.shape)
+    saved = {path: array.copy() for path, array in arrays(state)}
+    again = rebuild(policy.start(2, 5, rng, 100)[0], saved)
+    assert type(again) is type(state)
+    for path, array in arrays(reserve(again, 0)):
+        window = tuple(slice(length) for length in saved[path].shape)
+        np.testing.assert_array_equal(array[window], saved[path])
