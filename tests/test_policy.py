@@ -95,14 +95,11 @@ def test_a_policy_passes_through() -> None:
     assert parse_policy(policy) is policy
 
 
-@pytest.mark.xfail(reason="options given along with a Policy object are silently dropped")
-def test_options_with_a_policy_object_are_not_dropped() -> None:
+def test_options_with_a_policy_object_are_not_dropped_in_silence() -> None:
     policy = parse_policy("glr-cucb")
-    try:
-        again = parse_policy(policy, {"delta": 0.5})
-    except ParameterError:
-        return
-    assert again.scheduler.delta == 0.5
+    assert parse_policy(policy, {}) is policy
+    with pytest.raises(ParameterError, match=r"options .*\['delta'\].*'glr-cucb'"):
+        parse_policy(policy, {"delta": 0.5})
 
 
 @pytest.mark.parametrize("text", ["", "   ", None, 3, ["cucb"], b"cucb"])

@@ -71,13 +71,18 @@ def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -
     ('rotate', 'per_client', 0.01)
     """
     if isinstance(text, Policy):
+        if options:
+            raise ParameterError(
+                f"options go with the name of a policy, got {sorted(options)} next to a ready "
+                f"{text.name!r}"
+            )
         return text
     if not isinstance(text, str) or not text.strip():
         raise ParameterError(f"policy must be text like 'glr-cucb:paper+aa', got {text!r}")
     head, *tokens = text.strip().split("+")
-    name, _, preset = head.partition(":")
+    name, colon, preset = head.partition(":")
     kind = schedulers.registry[name]
-    preset = preset or "corrected"
+    preset = preset if colon else "corrected"
     if preset not in kind.presets:
         raise UnknownNameError(f"{name} has no preset {preset!r}; {nearest(preset, kind.presets)}")
     matching, aware = _read_tokens(text, tokens)

@@ -11,7 +11,10 @@ from typing import Any
 
 from freshband._jit import cold, kernel
 
-__all__ = ["sort_by", "take_best", "tie_break"]
+__all__ = ["CLIENTS", "sort_by", "take_best", "tie_break"]
+
+CLIENTS = 1 << 30
+"""Added to the round where clients are ordered: their ties fall independently of channels'."""
 
 _FEW = 16  # insertion wins below this many items
 

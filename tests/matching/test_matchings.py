@@ -116,7 +116,6 @@ def test_equal_ages_and_scores_are_fair_over_time() -> None:
         assert_share(best[client], rounds, 0.25)
 
 
-@pytest.mark.xfail(reason="clients and channels draw lots by the same hash of round and number")
 def test_a_tie_of_clients_and_one_of_channels_fall_independently() -> None:
     table = {"chosen": [0, 1], "scores": [0.5, 0.5], "ages": [1, 1]}
     rounds = 2000

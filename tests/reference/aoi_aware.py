@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tests.reference.ordering import best_first
+from tests.reference.ordering import best_first, oldest_first
 
 
 def per_client(
@@ -17,7 +17,7 @@ def per_client(
     """
     best = max(means)
     limit = 1 / best if best > 0 else math.inf
-    late = best_first(ages, t, [j for j in range(len(ages)) if ages[j] > limit])
+    late = oldest_first(ages, t, [j for j in range(len(ages)) if ages[j] > limit])
     free = set(range(len(means)))
     final = [-1] * len(ages)
     for client in late:

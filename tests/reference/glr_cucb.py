@@ -75,7 +75,7 @@ class SlowGlrCucb:
             self.deck[where] = self.deck[1]  # what lay on top changes places with it
             del self.deck[1]
             for j in range(1, self.n_clients):
-                other = j + int(rng.integers(0, self.n_channels - j))
+                other = j + int(rng.random() * (self.n_channels - j))
                 self.deck[j], self.deck[other] = self.deck[other], self.deck[j]
             chosen = self.deck[: self.n_clients]
         return set(chosen), indices

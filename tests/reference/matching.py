@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 from typing import Any
 
-from tests.reference.ordering import best_first
+from tests.reference.ordering import best_first, oldest_first
 
 
 def rotate(t: int, chosen: Any, scores: Any) -> list[int]:
@@ -24,8 +24,8 @@ def fixed(t: int, chosen: Any, scores: Any) -> list[int]:
 def age(t: int, chosen: Any, scores: Any, ages: Any) -> list[int]:
     """The oldest client takes the largest, the next oldest the next."""
     assignment = [-1] * len(ages)
-    oldest_first = best_first(ages, t, range(len(ages)))
-    for client, channel in zip(oldest_first, best_first(scores, t, chosen), strict=True):
+    clients = oldest_first(ages, t, range(len(ages)))
+    for client, channel in zip(clients, best_first(scores, t, chosen), strict=True):
         assignment[client] = channel
     return assignment
 

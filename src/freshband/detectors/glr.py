@@ -15,11 +15,11 @@ same at every observation, for amortised O(1) pushes and rare evaluations, by th
    only a 0→1 corner. Two stacks hold them; cross products are exact in int64.
 2. *Integers.* All logarithms are of integers: one table of `x ln x` serves (beyond its end they
    are computed).
-3. *Patience.* Adding an observation can raise `G` by at most the drop of the one-segment
-   log-likelihood, which is at most `-ln p(x)` under the mean so far. After an evaluation that
-   leaves `beta - G` nats, no alarm is possible until the observations since have cost that much.
+3. *Patience.* Further observations can raise `G` by at most the drop of the one-segment
+   log-likelihood, which is at most the sum of their `-ln p(x)` under the mean p at the last
+   evaluation. If that left `beta - G` nats, no alarm is possible until they have cost as much.
 
-Within 1e-6 of the threshold the statistic is evaluated again in kl form, so that rounding in the
+Close to the threshold the statistic is evaluated again in kl form, so that rounding in the
 table form cannot turn a decision.
 
 References
@@ -50,7 +50,8 @@ __all__ = ["THRESHOLDS", "Glr", "GlrState", "hull_capacity", "threshold"]
 THRESHOLDS = ("paper", "besson", "kaufmann", "lai")
 
 _TABLE_END = 1 << 20  # entries of the x ln x table at most: 8 MiB, shared by all runs
-_CLOSE = 1e-6  # re-evaluate in kl form this near to the threshold
+_CLOSE = 1e-6  # re-evaluate in kl form this near to the threshold; and 1e-13 an observation,
+_ROUNDING = 1e-13  # which bounds the rounding of the table form
 _UPPER, _LOWER = 0, 1
 
 
@@ -59,7 +60,6 @@ BOOK = np.dtype(
         ("count", np.int64),  # observations so far, n
         ("ones", np.int64),  # successes among them, S_n
         ("last", np.int64),  # the latest outcome
-        ("deadline", np.int64),  # the prices hold up to this count
         ("patience", np.float64),  # nats that may be spent before the next evaluation
         ("price", np.float64, 2),  # nats a Bad and a Good outcome cost
         ("size", np.int64, 2),  # vertices on the upper and the lower hull
@@ -292,15 +292,14 @@ def _evaluate(state: Any, channel: int) -> bool:
     rule = int(state.rule[1])
     level = _level(n, state.rule[0], rule)
     limit = level * (1.0 + 1.0 / n) if rule == 0 else level
-    if abs(best - limit) < _CLOSE:
+    close = _CLOSE + _ROUNDING * n
+    if abs(best - limit) < close:
         best = _evaluate_closely(state, channel)
-    ahead = (n >> 3) + 4
     book["statistic"] = best
-    book["deadline"] = n + ahead
-    book["patience"] = level - best - _CLOSE
+    book["patience"] = level - best - close
     for outcome in range(2):
         seen = ones if outcome == 1 else n - ones
-        book["price"][outcome] = math.log((n + ahead) / seen) if seen > 0 else math.inf
+        book["price"][outcome] = math.log(n / seen) if seen > 0 else math.inf
     return best >= limit
 
 
@@ -336,7 +335,7 @@ def _push(detector: GlrState, channel: int, outcome: int) -> bool:
     book["last"] = outcome
     left = book["patience"] - book["price"][outcome]
     book["patience"] = left
-    if left > 0.0 and n + 1 < book["deadline"]:
+    if left > 0.0:
         return False
     return _evaluate(detector, channel)
 

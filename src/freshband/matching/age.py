@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from freshband.matching.base import match, register
 from freshband.parameters import Parameters
-from freshband.ranking import sort_by
+from freshband.ranking import CLIENTS, sort_by
 
 __all__ = ["Age", "AgeState"]
 
@@ -35,7 +35,7 @@ def _match(
     clients = matching.clients
     for j in range(len(clients)):
         clients[j] = j
-    sort_by(ages, t, clients)
+    sort_by(ages, t + CLIENTS, clients)
     for rank in range(len(clients)):
         assignment[clients[rank]] = chosen[rank]
 

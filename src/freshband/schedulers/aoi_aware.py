@@ -5,7 +5,8 @@ Both rules wrap any scheduler and use its historical means. Written ``+aa-sum`` 
 ``sum`` (section IV)
     When the ages add up to more than `sum of 1/mean_k over the M best channels`, this round uses
     the M channels with the best historical means. The paper gives no threshold; this one is the age
-    sum those channels would sustain.
+    sum those channels would sustain. What the scheduler would have played, a forced sweep included,
+    does not happen in such a round.
 ``per_client`` (section VI)
     Every client older than `h(t) = 1 / max mean_k` takes, oldest first, the best channel by
     historical mean still free; the rest keep what they were given, and those whose channel was
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freshband._jit import cold
-from freshband.ranking import sort_by, take_best
+from freshband.ranking import CLIENTS, sort_by, take_best
 from freshband.schedulers.base import means, override, reveal, score, select, update
 
 __all__ = ["RULES", "AoIAwareState", "wrap"]
@@ -122,7 +123,7 @@ def _jump_queue(
         taken[channel] = 0
         scheduler.order[channel] = channel
     sort_by(scheduler.mean, t, scheduler.order)
-    sort_by(ages, t, scheduler.clients[:late])
+    sort_by(ages, t + CLIENTS, scheduler.clients[:late])
     for rank in range(late):
         channel = scheduler.order[rank]
         assignment[scheduler.clients[rank]] = channel

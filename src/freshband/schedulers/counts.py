@@ -71,12 +71,13 @@ def absorb(counts: Any, t: int, assignment: Any, outcome: Any) -> None:
     window = len(counts.ring_outcome)
     if window > 0:
         row = t % window
+        faded = math.pow(discount, float(window))  # what is left of a pull that old
         for j in range(len(assignment)):
             gone = counts.ring_outcome[row, j]
             if gone >= 0:
                 channel = counts.ring_channel[row, j]
-                counts.pulls[channel] -= 1.0
-                counts.wins[channel] -= gone
+                counts.pulls[channel] -= faded
+                counts.wins[channel] -= faded * gone
                 _refresh(counts, channel)
             known = assignment[j] >= 0 and outcome[j] >= 0
             counts.ring_channel[row, j] = assignment[j]

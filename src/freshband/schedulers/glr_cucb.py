@@ -102,7 +102,7 @@ def _include(values: Any, forced: int, chosen: Any) -> None:
     for j in range(len(chosen)):
         if chosen[j] == forced:
             return
-        if values[chosen[j]] < values[chosen[worst]]:
+        if values[chosen[j]] <= values[chosen[worst]]:
             worst = j
     chosen[worst] = forced
 
@@ -197,8 +197,8 @@ class GlrCucb(Parameters):
     explore_fill : {"index", "random"}, default "index"
         Who fills the other M-1 places in a forced round: the best indices, or a random draw.
     restart : {"global", "local", "localised"}, default "global"
-        What an alarm resets: all channels, the one that changed, or all but what that one showed
-        since its change.
+        What an alarm resets: all channels, the one that changed, or all but the means of what that
+        one showed since its change (its detector starts afresh all the same).
 
     Notes
     -----
