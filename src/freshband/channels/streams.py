@@ -88,7 +88,9 @@ def fill(out: Floats, row: Floats) -> None:
     """
     whole = len(out) // _TILE * _TILE
     if whole:
-        out[:whole].reshape(whole // _TILE, -1)[:] = np.tile(row, _TILE)
+        tile = np.empty((_TILE, len(row)))
+        tile[:] = row
+        out[:whole].reshape(whole // _TILE, -1)[:] = tile.reshape(-1)
     out[whole:] = row
 
 
@@ -162,7 +164,8 @@ class Changes:
         if self._count >= REMEMBERED:
             return
         if span.strides[0] == 0:  # one row held: nothing can change inside
-            span = span[:1]
+            self._note_row(first_round, span[0])
+            return
         before = span[:1] if self._last is None else self._last[None]
         changed = np.empty(span.shape, np.bool_)
         np.not_equal(span[:1], before, out=changed[:1])
@@ -175,6 +178,14 @@ class Changes:
         self._rounds.append(first_round + found)
         self._changed.append(changed[found])
         self._count += len(found)
+
+    def _note_row(self, first_round: int, row: Floats) -> None:
+        changed = row != (row if self._last is None else self._last)
+        self._last = row.copy()
+        if changed.any():
+            self._rounds.append(np.array([first_round]))
+            self._changed.append(changed[None])
+            self._count += 1
 
     @property
     def rounds(self) -> npt.NDArray[np.int64]:

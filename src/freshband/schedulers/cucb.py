@@ -51,13 +51,12 @@ def start_index(
 
 @evaluate.register(CucbState)
 def _evaluate(index: CucbState, elapsed: int, rng: Any) -> None:
-    root = math.sqrt(index.bonus[0] * math.log(elapsed))
-    counts = index.counts
+    # never 0, so that a channel never heard, whose width is infinite, has an infinite index
+    root = max(math.sqrt(index.bonus[0] * math.log(elapsed)), 1e-300)
+    mean = index.counts.mean
+    width = index.counts.width
     for channel in range(len(index.values)):
-        if counts.pulls[channel] > 0.0:
-            index.values[channel] = counts.mean[channel] + root * counts.width[channel]
-        else:
-            index.values[channel] = math.inf
+        index.values[channel] = mean[channel] + root * width[channel]
 
 
 @register("cucb")
