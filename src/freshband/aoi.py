@@ -46,7 +46,7 @@ def ages_of(delivered: ArrayLike, clock: Literal["post", "pre"] = "post") -> NDA
     >>> ages_of([[1, 0], [0, 0], [0, 1]], clock="pre").tolist()
     [[1, 1], [1, 2], [2, 3]]
     """
-    success = np.asarray(delivered) == 1
+    success = _numbers("delivered", delivered) == 1
     if success.ndim != 2:
         raise ParameterError(
             f"delivered must have the shape (rounds, n_clients), got {success.shape}"
@@ -83,7 +83,9 @@ def age_variance(
     >>> float(age_variance([1, 1, 4])), float(age_variance([1, 1, 4], form="sum"))
     (2.0, 6.0)
     """
-    a = np.asarray(ages, dtype=np.float64)
+    a = _numbers("ages", ages)
+    if a.ndim == 0 or a.shape[-1] == 0:
+        raise ParameterError(f"ages must have the shape (..., n_clients), got {a.shape}")
     total = ((a - a.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
     divisors = {"per_client": a.shape[-1], "sum": 1, "sample": a.shape[-1] - 1}
     if form not in divisors:
@@ -103,7 +105,9 @@ def jain_index(shares: ArrayLike) -> NDArray[np.float64]:
     >>> float(jain_index([1, 1, 1, 1])), float(jain_index([1, 0, 0, 0]))
     (1.0, 0.25)
     """
-    x = np.asarray(shares, dtype=np.float64)
+    x = _numbers("shares", shares)
+    if x.ndim == 0 or x.shape[-1] == 0 or not (x >= 0).all():
+        raise ParameterError(f"shares must be numbers >= 0, one per client, got {shares!r}")
     squares = (x**2).sum(axis=-1) * x.shape[-1]
     total = x.sum(axis=-1) ** 2
     return np.asarray(np.where(squares > 0, total / np.where(squares > 0, squares, 1.0), 1.0))
@@ -119,8 +123,11 @@ def growth_exponent(rounds: ArrayLike, regret: ArrayLike) -> float:
     >>> round(growth_exponent([100, 200, 400], [10, 14.142, 20]), 3)
     0.5
     """
-    t = np.asarray(rounds, dtype=np.float64)
-    r = np.asarray(regret, dtype=np.float64)
+    t, r = _numbers("rounds", rounds), _numbers("regret", regret)
+    if t.ndim != 1 or t.shape != r.shape:
+        raise ParameterError(
+            f"rounds and regret must be lists of equal length, got {t.shape} and {r.shape}"
+        )
     usable = (r > 0) & (t > 0)
     if len(np.unique(t[usable])) < 2:  # one round says nothing about growth
         return float("nan")
@@ -165,8 +172,7 @@ def match_alarms(alarms: ArrayLike, changes: ArrayLike) -> Detections:
     >>> match_alarms([40, 130, 150, 320], [100, 200, 300])
     Detections(detected=2, missed=1, false=2, delay=25.0)
     """
-    raised = np.asarray(alarms, dtype=np.int64)
-    true = np.asarray(changes, dtype=np.int64)
+    raised, true = _rounds("alarms", alarms), _rounds("changes", changes)
     owner = np.searchsorted(true, raised, side="right") - 1  # -1: before any change
     owned, first = np.unique(owner[owner >= 0], return_index=True)
     delays = raised[owner >= 0][first] - true[owned]
@@ -177,3 +183,17 @@ def match_alarms(alarms: ArrayLike, changes: ArrayLike) -> Detections:
         false=len(raised) - detected,
         delay=float(delays.mean()) if detected else float("nan"),
     )
+
+
+def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} must be numbers, got {values!r}") from None
+
+
+def _rounds(name: str, values: ArrayLike) -> NDArray[np.int64]:
+    numbers = _numbers(name, values)
+    if numbers.ndim != 1 or (numbers % 1 != 0).any() or (np.diff(numbers) < 0).any():
+        raise ParameterError(f"{name} must be whole numbers in increasing order, got {values!r}")
+    return numbers.astype(np.int64)

@@ -15,6 +15,7 @@ import numpy as np
 from freshband.errors import ParameterError, UnknownNameError, nearest
 from freshband.matching import base as matchings
 from freshband.parameters import Parameters
+from freshband.ranking import CLIENTS
 from freshband.schedulers import aoi_aware
 from freshband.schedulers import base as schedulers
 
@@ -58,7 +59,7 @@ class Policy:
         state = self.scheduler.start(n_clients, n_channels, rng, horizon)
         if self.aware is not None:
             state = aoi_aware.wrap(state, self.aware, n_clients, n_channels)
-        return state, self.matching.start(n_clients)
+        return state, self.matching.start(n_clients, lot=int(rng.random() * CLIENTS))
 
 
 def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -> Policy:

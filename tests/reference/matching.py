@@ -21,10 +21,10 @@ def fixed(t: int, chosen: Any, scores: Any) -> list[int]:
     return best_first(scores, t, chosen)
 
 
-def age(t: int, chosen: Any, scores: Any, ages: Any) -> list[int]:
+def age(t: int, chosen: Any, scores: Any, ages: Any, lot: int = 0) -> list[int]:
     """The oldest client takes the largest, the next oldest the next."""
     assignment = [-1] * len(ages)
-    clients = oldest_first(ages, t, range(len(ages)))
+    clients = oldest_first(ages, t + lot, range(len(ages)))
     for client, channel in zip(clients, best_first(scores, t, chosen), strict=True):
         assignment[client] = channel
     return assignment

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from freshband.detectors.base import push
 from freshband.errors import ParameterError
 from freshband.policy import parse_policy
+from freshband.ranking import CLIENTS
 from freshband.schedulers import glr_cucb
 from freshband.schedulers.base import select, update
 from freshband.schedulers.glr_cucb import GlrCucb
@@ -99,6 +100,7 @@ def test_round_for_round_the_algorithm_with_lists(
         index_c=options.get("index_c", 1.5),
     )
     rng = np.random.default_rng(3)
+    lot = int(rng.random() * CLIENTS)  # the matching's, drawn first
     ages = [1] * n_clients
     alarms = 0
     for t in range(1, rounds + 1):
@@ -107,7 +109,7 @@ def test_round_for_round_the_algorithm_with_lists(
             expected = rotate(t, chosen, indices)
         else:
             means = [slow.mean(channel) for channel in range(n_channels)]
-            expected = age(t, chosen, means, ages)
+            expected = age(t, chosen, means, ages, lot)
         assert game.plan() == expected, t
         outcome = np.where(unknown[t - 1], -1, air[t - 1, expected])
         alarm = slow.observe(t, expected, outcome)

@@ -18,6 +18,7 @@ class AgeState(NamedTuple):
     """Room to sort clients in."""
 
     clients: NDArray[np.int64]  # (M,)
+    lot: NDArray[np.int64]  # (1,) makes ties fall differently in every run
 
 
 @match.register(AgeState)
@@ -35,7 +36,7 @@ def _match(
     clients = matching.clients
     for j in range(len(clients)):
         clients[j] = j
-    sort_by(ages, t + CLIENTS, clients)
+    sort_by(ages, t + CLIENTS + matching.lot[0], clients)
     for rank in range(len(clients)):
         assignment[clients[rank]] = chosen[rank]
 
@@ -66,6 +67,6 @@ class Age(Parameters):
     1
     """
 
-    def start(self, n_clients: int) -> AgeState:
+    def start(self, n_clients: int, lot: int = 0) -> AgeState:
         """Allocate the state."""
-        return AgeState(np.arange(n_clients))
+        return AgeState(np.arange(n_clients), np.array([lot], np.int64))

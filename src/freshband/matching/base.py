@@ -13,8 +13,8 @@ __all__ = ["Matching", "match", "register", "registry"]
 class Matching(Protocol):
     """A rule without parameters; its state is room to sort in."""
 
-    def start(self, n_clients: int) -> Any:
-        """Allocate the state."""
+    def start(self, n_clients: int, lot: int = 0) -> Any:
+        """Allocate the state; ``lot``, drawn once a run, makes ties fall differently in each."""
         ...
 
 

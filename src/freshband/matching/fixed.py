@@ -59,6 +59,6 @@ class Fixed(Parameters):
     [1, 0]
     """
 
-    def start(self, n_clients: int) -> FixedState:
+    def start(self, n_clients: int, lot: int = 0) -> FixedState:
         """Allocate the state."""
         return FixedState(np.zeros(0, np.int64))

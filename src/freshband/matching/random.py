@@ -56,6 +56,6 @@ class Random(Parameters):
     [0, 1, 2]
     """
 
-    def start(self, n_clients: int) -> RandomMatchingState:
+    def start(self, n_clients: int, lot: int = 0) -> RandomMatchingState:
         """Allocate the state."""
         return RandomMatchingState(np.zeros(0, np.int64))

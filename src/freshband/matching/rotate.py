@@ -64,6 +64,6 @@ class Rotate(Parameters):
     [[0, 1], [1, 0]]
     """
 
-    def start(self, n_clients: int) -> RotateState:
+    def start(self, n_clients: int, lot: int = 0) -> RotateState:
         """Allocate the state."""
         return RotateState(np.zeros(0, np.int64))
