@@ -129,8 +129,8 @@ def write_page(results: dict[str, Any], path: Path | None) -> str:
     versions = ", ".join(f"{name} {machine[name]}" for name in ("python", "numpy", "numba"))
     head = (
         "# Benchmarks\n\nEvery table is one run on one machine; its rows were timed in turn and "
-        "are medians, so compare within a table. Measured with `make bench`; this page is written by "
-        "`python -m benchmarks --write` from `benchmarks/results.json`.\n\n"
+        "are medians, so compare within a table. Measured with `make bench`; this page is written "
+        "by `python -m benchmarks --write` from `benchmarks/results.json`.\n\n"
         f"Machine: {machine['cpu']}, {machine['cores']} cores; {versions}."
     )
     parts = [_SECTIONS[name](results[name]) for name in _SECTIONS if results.get(name)]

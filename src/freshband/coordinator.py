@@ -7,12 +7,13 @@ training run or a base station alike.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import io
 import json
 import os
-import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,8 +21,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from freshband._jit import entry_point, lend
-from freshband.errors import FileError, ParameterError, SequenceError
-from freshband.parameters import whole_number
+from freshband.errors import (
+    FileError,
+    FreshbandError,
+    ParameterError,
+    SequenceError,
+    reason,
+    shown,
+)
+from freshband.parameters import file_path, whole_number
 from freshband.policy import Policy, parse_policy
 from freshband.rounds import observe_round, open_desk, plan_round
 from freshband.schedulers.oracle import Oracle
@@ -109,7 +117,7 @@ class Coordinator:
         self._round = 0  # rounds observed
         self._reserved = 0
         self._planned = False
-        self._log = None if log is None else Path(log)
+        self._log = None if log is None else file_path("log", log)
         if self._log is not None:
             _check_writable(self._log)
 
@@ -167,37 +175,48 @@ class Coordinator:
             If no plan is pending.
         ParameterError
             If ``delivered`` does not have one outcome per client.
+        FileError
+            If the log cannot be written; unless its disk filled up in this very moment, nothing
+            is learnt.
         """
         if not self._planned:
             raise SequenceError(f"nothing to observe: call plan() for round {self._round + 1}")
         outcome = _read_outcome(delivered, self.n_clients)
+        if self._log is None:
+            return self._learn(outcome)
+        try:
+            with self._log.open("a", encoding="utf-8") as log:  # or nothing is learnt
+                alarm = self._learn(outcome)
+                entry = {
+                    "round": self._round,
+                    "assignment": self._desk.assignment.tolist(),
+                    "outcome": [None if x < 0 else x for x in self._desk.outcome.tolist()],
+                    "alarm": alarm,
+                }
+                log.write(json.dumps(entry) + "\n")
+        except OSError as error:
+            raise FileError(f"cannot write {self._log}: {reason(error)}") from None
+        return alarm
+
+    def _learn(self, outcome: NDArray[np.int8]) -> int | None:
         t = self._round + 1
         self._desk.outcome[:] = outcome
         alarm = int(_observe(self._scheduler, self._desk, t))
         self._round, self._planned = t, False
-        found = None if alarm < 0 else alarm
-        if self._log is not None:
-            self._write_log(t, found)
-        return found
-
-    def _write_log(self, t: int, alarm: int | None) -> None:
-        entry = {
-            "round": t,
-            "assignment": self._desk.assignment.tolist(),
-            "outcome": [None if x < 0 else int(x) for x in self._desk.outcome],
-            "alarm": alarm,
-        }
-        assert self._log is not None
-        with self._log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
+        return None if alarm < 0 else alarm
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything needed to continue to one file, in one step.
 
         The file is NPZ: the arrays, a JSON header and a checksum; nothing is pickled. It may be
         saved in the middle of a round.
+
+        Raises
+        ------
+        FileError
+            If the file cannot be written; what was there before stays.
         """
-        target = Path(path)
+        target = file_path("path", path)
         held = {f"desk.{name}": array for name, array in arrays(self._desk)}
         held |= {f"scheduler.{name}": array for name, array in arrays(self._scheduler)}
         held |= {f"matching.{name}": array for name, array in arrays(self._matching)}
@@ -210,6 +229,7 @@ class Coordinator:
             "seed": self.seed,
             "horizon": self.horizon,
             "round": self._round,
+            "reserved": self._reserved,
             "planned": self._planned,
             "rng": self._rng.bit_generator.state,
         }
@@ -233,35 +253,50 @@ class Coordinator:
         Raises
         ------
         FileError
-            If the file is missing, damaged, or not a coordinator's.
+            If the file is missing, damaged, not a coordinator's, or of another problem.
         """
-        header, held = _read_whole(Path(path))
-        self = cls(
-            header["policy"],
-            header["n_clients"],
-            header["n_channels"],
-            header["seed"],
-            options=header["options"],
-            horizon=header["horizon"],
-            log=log,
-        )
-        self._scheduler = reserve(rebuild(self._scheduler, held, "scheduler."), _ROOM)
+        source = file_path("path", path)
+        header, held = _read_whole(source)
+        try:
+            self = cls(
+                header["policy"],
+                header["n_clients"],
+                header["n_channels"],
+                header["seed"],
+                options=header["options"],
+                horizon=header["horizon"],
+            )
+            self._restore(header, held)
+        except KeyError as error:
+            raise FileError(f"cannot restore {source}: it lacks {error}") from None
+        except (FreshbandError, TypeError, ValueError) as error:
+            raise FileError(f"cannot restore {source}: {reason(error)}") from None
+        if log is not None:
+            self._log = file_path("log", log)
+            _check_writable(self._log)
+        return self
+
+    def _restore(self, header: Mapping[str, Any], held: Mapping[str, NDArray[Any]]) -> None:
+        self._scheduler = rebuild(self._scheduler, held, "scheduler.")
         self._matching = rebuild(self._matching, held, "matching.")
         self._desk = rebuild(self._desk, held, "desk.")
-        self._round, self._planned = header["round"], header["planned"]
-        self._reserved = self._round + _ROOM
+        self._round, self._planned = int(header["round"]), bool(header["planned"])
+        # Room as the saved run had it: growing at other rounds could round otherwise.
+        self._reserved = int(header["reserved"])
+        self._scheduler = reserve(self._scheduler, max(0, self._reserved - self._round))
         self._rng.bit_generator.state = header["rng"]
-        return self
 
 
 def _read_outcome(delivered: Any, n_clients: int) -> NDArray[np.int8]:
     values = delivered.tolist() if isinstance(delivered, np.ndarray) else delivered
     codes = {True: 1, False: 0, None: -1, -1: -1}
     try:
+        if isinstance(values, str | bytes | Mapping | Set):  # these have no order by client
+            raise TypeError
         outcome = [codes[value] for value in values]
     except (KeyError, TypeError):
         raise ParameterError(
-            f"delivered must hold True, False or None (unknown) per client, got {delivered!r}"
+            f"delivered must hold True, False or None (unknown) per client, got {shown(delivered)}"
         ) from None
     if len(outcome) != n_clients:
         raise ParameterError(
@@ -283,34 +318,39 @@ def _check_writable(path: Path) -> None:
         with path.open("a", encoding="utf-8"):
             pass
     except OSError as error:
-        raise FileError(f"cannot write {path}: {error.strerror}") from None
+        raise FileError(f"cannot write {path}: {reason(error)}") from None
 
 
 def _write_whole(path: Path, data: bytes) -> None:
     """Write a file completely or not at all."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    scratch = path.parent / f".{path.name}.{os.getpid()}.tmp"
     try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "Is a directory")
         scratch.write_bytes(data)
         scratch.replace(path)
     except OSError as error:
-        scratch.unlink(missing_ok=True)
-        raise FileError(f"cannot write {path}: {error.strerror}") from None
+        raise FileError(f"cannot write {path}: {reason(error)}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            scratch.unlink()
 
 
 def _read_whole(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        data = path.read_bytes()
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {reason(error)}") from None
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             held = {name: archive[name] for name in archive.files}
         text, checksum = str(held.pop("header")), str(held.pop("checksum"))
         header = json.loads(text)
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
-    except (KeyError, ValueError, EOFError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
-        raise FileError(f"{path} is damaged or not a coordinator's file: {error}") from None
-    except Exception as error:  # zlib.error and friends, by design of the archive formats
-        raise FileError(f"{path} is damaged: {error}") from None
-    if not isinstance(header, dict) or header.get("format") != _FORMAT:
-        raise FileError(f"{path} is not a coordinator's file of this version ({_FORMAT!r})")
+        form = header["format"]
+    except Exception:  # by design of the archive formats anything can come up
+        raise FileError(f"{path} is damaged or not a coordinator's file") from None
+    if form != _FORMAT:
+        raise FileError(f"{path} must have the format {_FORMAT!r}, got {shown(form)}")
     if _checksum(text, held) != checksum:
         raise FileError(f"{path} is damaged: its checksum does not match")
     return header, held

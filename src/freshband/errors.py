@@ -17,6 +17,8 @@ __all__ = [
     "SequenceError",
     "UnknownNameError",
     "nearest",
+    "reason",
+    "shown",
 ]
 
 
@@ -53,3 +55,29 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(names)
+
+
+def shown(value: object, width: int = 80) -> str:
+    """Return how a value looks in a message: one line, and not a long one.
+
+    Examples
+    --------
+    >>> shown("ten"), shown(list(range(100)), width=20)
+    ("'ten'", '[0, 1, 2, 3, 4, 5...')
+    """
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # a message must not fail over what it complains about
+        text = f"an unprintable {type(value).__name__}"
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def reason(error: BaseException) -> str:
+    """Return in one line what went wrong; of the system's errors without number and path.
+
+    Examples
+    --------
+    >>> reason(FileNotFoundError(2, "No such file or directory", "air.csv"))
+    'No such file or directory'
+    """
+    return " ".join(str(getattr(error, "strerror", None) or error).split())

@@ -7,16 +7,22 @@ the allowed range and the value given.
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Iterable
-from typing import Any, Literal, get_args, get_origin
+from pathlib import Path
+from typing import Any, Final, Literal, get_args, get_origin
 
 import annotated_types
+import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
-from freshband.errors import ParameterError, UnknownNameError, nearest
+from freshband.errors import ParameterError, UnknownNameError, nearest, shown
 
-__all__ = ["Parameters", "whole_number"]
+__all__ = ["Parameters", "file_path", "whole_number"]
+
+_MOST: Final = 10**12  # no count makes sense beyond; products of two still fit into a float
 
 
 class Parameters(BaseModel):
@@ -29,12 +35,15 @@ class Parameters(BaseModel):
     def __init__(self, **values: Any) -> None:
         for name, value in values.items():
             field = type(self).model_fields.get(name)
-            if isinstance(value, bool) and field is not None and not _allows_bool(field.annotation):
-                raise ParameterError(f"{name} must be {_allowed(field)}, got {value!r}")
+            if field is not None and _is_disguised(value, field.annotation):
+                raise ParameterError(f"{name} must be {_allowed(field)}, got {shown(value)}")
         try:
             super().__init__(**values)
         except ValidationError as error:
             raise _explain(type(self), error) from None
+        for name, value in self:
+            if type(value) is int and abs(value) > _MOST:
+                raise ParameterError(f"{name} must be at most {_MOST}, got {shown(value)}")
 
 
 def whole_number(name: str, value: object, *, at_least: int) -> int:
@@ -45,14 +54,32 @@ def whole_number(name: str, value: object, *, at_least: int) -> int:
     >>> whole_number("rounds", 10, at_least=1)
     10
     """
-    try:
-        number = int(value)  # type: ignore[call-overload]  # any object may come from a user
-        exact = not isinstance(value, bool | str | bytes) and number == value
-    except (TypeError, ValueError, OverflowError):
-        exact = False
-    if not exact or number < at_least:
-        raise ParameterError(f"{name} must be a whole number >= {at_least}, got {value!r}")
-    return int(number)
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float | np.integer | np.floating)
+        or not at_least <= value < math.inf
+        or value != int(value)
+    ):
+        raise ParameterError(f"{name} must be a whole number >= {at_least}, got {shown(value)}")
+    if value > _MOST:
+        raise ParameterError(
+            f"{name} must be a whole number in [{at_least}, {_MOST}], got {shown(value)}"
+        )
+    return int(value)
+
+
+def file_path(name: str, value: object) -> Path:
+    """Return ``value`` as a path, or raise a `ParameterError` if no file can be called so.
+
+    Examples
+    --------
+    >>> file_path("out", "result.nc").suffix
+    '.nc'
+    """
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise ParameterError(f"{name} must be the path of a file, got {shown(value)}")
+    return Path(text)
 
 
 def _explain(owner: type[Parameters], error: ValidationError) -> ParameterError:
@@ -66,8 +93,19 @@ def _explain(owner: type[Parameters], error: ValidationError) -> ParameterError:
         return ParameterError(f"{owner.__name__} needs a value for {name!r}")
     if problem["type"] == "value_error":  # raised by a validator of ours: already a sentence
         return ParameterError(str(problem["ctx"]["error"]))
-    given = problem["input"]
-    return ParameterError(f"{name} must be {_allowed(owner.model_fields[name])}, got {given!r}")
+    given = shown(problem["input"])
+    return ParameterError(f"{name} must be {_allowed(owner.model_fields[name])}, got {given}")
+
+
+def _is_disguised(value: object, annotation: Any) -> bool:
+    """Whether pydantic would turn a truth value or a text into a number without a word."""
+    parts = list(_alternatives(annotation))
+    if isinstance(value, bool | np.bool_):
+        return not _allows_bool(annotation)
+    if not isinstance(value, str | bytes) or not {int, float}.intersection(parts):
+        return False
+    choices = [choice for part in parts if get_origin(part) is Literal for choice in get_args(part)]
+    return str not in parts and value not in choices
 
 
 def _allows_bool(annotation: Any) -> bool:

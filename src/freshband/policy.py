@@ -12,14 +12,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from freshband.errors import ParameterError, UnknownNameError, nearest
+from freshband.errors import ParameterError, UnknownNameError, nearest, shown
 from freshband.matching import base as matchings
 from freshband.parameters import Parameters
 from freshband.ranking import CLIENTS
 from freshband.schedulers import aoi_aware
 from freshband.schedulers import base as schedulers
 
-__all__ = ["Policy", "parse_policy"]
+__all__ = ["Policy", "parse_policy", "read_options"]
 
 _AWARE = {"aa": "per_client", "aa-sum": "sum"}
 
@@ -71,15 +71,16 @@ def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -
     >>> policy.matching_name, policy.aware, policy.scheduler.delta
     ('rotate', 'per_client', 0.01)
     """
+    given = read_options("options", options)
     if isinstance(text, Policy):
-        if options:
+        if given:
             raise ParameterError(
-                f"options go with the name of a policy, got {sorted(options)} next to a ready "
+                f"options go with the name of a policy, got {sorted(given)} next to a ready "
                 f"{text.name!r}"
             )
         return text
     if not isinstance(text, str) or not text.strip():
-        raise ParameterError(f"policy must be text like 'glr-cucb:paper+aa', got {text!r}")
+        raise ParameterError(f"policy must be text like 'glr-cucb:paper+aa', got {shown(text)}")
     head, *tokens = text.strip().split("+")
     name, colon, preset = head.partition(":")
     kind = schedulers.registry[name]
@@ -88,7 +89,6 @@ def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -
         raise UnknownNameError(f"{name} has no preset {preset!r}; {nearest(preset, kind.presets)}")
     matching, aware = _read_tokens(text, tokens)
     matching = matching or kind.matchings.get(preset, "age")
-    given = dict(options or {})
     settings = {**kind.presets[preset], **given}
     scheduler = cast(schedulers.Scheduler, cast(type[Parameters], kind)(**settings))
     if aware == "per_client" and getattr(scheduler, "aa_update", "skip") == "propensity":
@@ -97,7 +97,23 @@ def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -
             "under +aa is unknown; use aa_update='skip'"
         )
     rule = matchings.registry[matching]
-    return Policy(text.strip(), scheduler, rule(), matching, aware, given)
+    return Policy(text.strip(), scheduler, rule(), matching, aware, _plain(scheduler, given))
+
+
+def read_options(name: str, options: object) -> dict[str, Any]:
+    """Return a copy of options given by name, or raise `ParameterError`."""
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
+        raise ParameterError(f"{name} must map names to values, got {shown(options)}")
+    return dict(options)
+
+
+def _plain(scheduler: schedulers.Scheduler, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options as JSON can write them, whatever numbers they came as."""
+    if isinstance(scheduler, Parameters):
+        return scheduler.model_dump(mode="json", include=set(given))
+    return given
 
 
 def _read_tokens(text: str, tokens: list[str]) -> tuple[str | None, str | None]:

@@ -11,11 +11,13 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-from freshband.errors import ParameterError, UnknownNameError, nearest
+from freshband.errors import ParameterError, UnknownNameError, nearest, shown
 
 __all__ = ["Registry"]
 
 Thing = TypeVar("Thing")
+
+_RESERVED = frozenset(":+,.= \t\n")  # what separates names in policies and settings
 
 
 class Registry(Generic[Thing]):
@@ -37,8 +39,15 @@ class Registry(Generic[Thing]):
 
     def register(self, name: str) -> Callable[[Thing], Thing]:
         """Return a decorator that registers its target under ``name``."""
+        if not isinstance(name, str) or not name or set(name) & _RESERVED:
+            raise ParameterError(
+                f"the name of a {self.kind} must be text without spaces and any of "
+                f"':+,.=', got {shown(name)}"
+            )
 
         def enter(thing: Thing) -> Thing:
+            if not thing.__module__.startswith(f"{self._package}."):
+                self._load()  # a name of the package's own is taken, even before it is asked for
             known = self._things.get(name)
             if known is not None and getattr(known, "__module__", 0) != thing.__module__:
                 raise ParameterError(f"{self.kind} {name!r} is registered already, by {known!r}")
@@ -58,7 +67,7 @@ class Registry(Generic[Thing]):
             return self._things[name]
         except (KeyError, TypeError):
             hint = nearest(str(name), self._things)
-            raise UnknownNameError(f"unknown {self.kind} {name!r}; {hint}") from None
+            raise UnknownNameError(f"unknown {self.kind} {shown(name)}; {hint}") from None
 
     def __contains__(self, name: object) -> bool:
         self._load()
@@ -73,8 +82,13 @@ class Registry(Generic[Thing]):
         return next((name for name, known in self._things.items() if known is thing), None)
 
     def _load(self) -> None:
-        if not self._loaded:
-            self._loaded = True
+        if self._loaded:
+            return
+        self._loaded = True  # the modules themselves may look something up
+        try:
             package = importlib.import_module(self._package)
             for module in pkgutil.iter_modules(package.__path__, self._package + "."):
                 importlib.import_module(module.name)
+        except BaseException:
+            self._loaded = False  # half a registry would look like a whole one
+            raise

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from freshband.errors import ParameterError
+from freshband.errors import ParameterError, shown
 
 __all__ = ["Role", "check_seed", "generator", "sequence"]
 
@@ -22,6 +22,8 @@ class Role(IntEnum):
     CHANNEL_STRUCTURE = 0  # means, breakpoints, jamming plans
     CHANNEL_STATES = 1  # the Good/Bad draws themselves
     POLICY = 2  # scheduler and matching
+    DATA = 3  # synthetic images, who holds which sample
+    TRAINING = 4  # initial weights, batches
 
 
 def check_seed(seed: object) -> int:
@@ -33,7 +35,7 @@ def check_seed(seed: object) -> int:
     7
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ParameterError(f"seed must be an integer >= 0, got {seed!r}")
+        raise ParameterError(f"seed must be an integer >= 0, got {shown(seed)}")
     return int(seed)
 
 

@@ -106,7 +106,7 @@ def rebuild(state: State, saved: Mapping[str, np.ndarray], prefix: str = "") -> 
             fields[name] = rebuild(part, saved, f"{prefix}{name}.")
         elif name not in derived:
             array = saved.get(prefix + name)
-            if array is None or array.dtype != part.dtype or array.ndim != part.ndim:
+            if array is None or array.dtype != part.dtype or not _holds(array, part):
                 raise FileError(f"saved state does not fit this problem at {prefix + name!r}")
             fields[name] = np.ascontiguousarray(array)
     return cast(State, state._replace(**fields))  # type: ignore[attr-defined]
@@ -114,6 +114,13 @@ def rebuild(state: State, saved: Mapping[str, np.ndarray], prefix: str = "") -> 
 
 def _fields(state: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
     return zip(state._fields, state, strict=True)  # type: ignore[attr-defined]
+
+
+def _holds(array: np.ndarray, fresh: np.ndarray) -> bool:
+    """Whether an array has at least the room of a fresh one; states only grow."""
+    return array.ndim == fresh.ndim and all(
+        have >= need for have, need in zip(array.shape, fresh.shape, strict=True)
+    )
 
 
 def _is_state(part: object) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -17,18 +17,25 @@ from freshband.errors import FileError, FreshbandError
 
 __all__ = ["app", "main"]
 
+# What all of typer's own complaints derive from; typer has no public name for it.
+_UsageError = cast(type[Exception], typer.BadParameter.__mro__[2])
+_INTERRUPTED = 130
+
 app = typer.Typer(
     name="freshband",
     help=(
         "Fresh model updates over channels nobody can trust.\n\n"
         "M clients share N channels of unknown, changing quality. Compare the schedulers that "
         "decide, each round and from acknowledgements alone, which client uses which channel.\n\n"
-        "Start here:  freshband simulate --policies random,glr-cucb --runs 20 --plot regret.png"
+        "[bold]Examples[/bold]\n\n"
+        "  freshband simulate --policies random,glr-cucb --runs 20 --plot regret.png\n\n"
+        "  freshband list schedulers"
     ),
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("simulate")(simulate_command.simulate)
 app.command("show")(show_command.show)
@@ -68,16 +75,21 @@ def _import_file(path: Path) -> None:
     """Import a file of the user's, whatever folder it is in."""
     import importlib.util
 
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise FileError(f"cannot import {path}: not a Python file")
+    name = path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file() or not name.isidentifier():
+        raise FileError(f"cannot import {path}: not a Python file with the name of a module")
+    taken = sys.modules[name].__spec__ if name in sys.modules else importlib.util.find_spec(name)
+    if taken is not None and Path(taken.origin or "").resolve() != path.resolve():
+        raise FileError(f"cannot import {path}: there is a module {name!r} already, rename it")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # compiled states are looked up by their module's name
+    sys.modules[name] = module  # compiled states are looked up by their module's name
     try:
         spec.loader.exec_module(module)
     except FreshbandError:
         raise
     except Exception as error:
+        del sys.modules[name]
         line = traceback.extract_tb(error.__traceback__)[-1]
         raise FileError(
             f"cannot import {path}: {type(error).__name__} in {line.filename}, line "
@@ -87,15 +99,20 @@ def _import_file(path: Path) -> None:
 
 def main() -> None:
     """Run the command line: errors of the user end with exit code 2 and one line."""
+    arguments = sys.argv[1:] or ["--help"]
     try:
-        app()
-    except FreshbandError as error:
-        typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-        typer.echo(str(error), err=True)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo("interrupted: nothing was written", err=True)
-        sys.exit(130)
-    except BrokenPipeError:  # the reader, such as head, has seen enough
-        sys.stderr.close()
-        sys.exit(141)
+        code = app(arguments, prog_name="freshband", standalone_mode=False)
+    except (FreshbandError, MemoryError, _UsageError) as error:
+        _complain(error)
+        code = 2
+    except (KeyboardInterrupt, typer.Abort):
+        code = _INTERRUPTED
+    if code == _INTERRUPTED:
+        typer.echo("interrupted", err=True)
+    sys.exit(code or 0)
+
+
+def _complain(error: Exception) -> None:
+    tell = getattr(error, "format_message", error.__str__)  # usage errors name the option there
+    typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
+    typer.echo(" ".join(tell().split()) or type(error).__name__, err=True)

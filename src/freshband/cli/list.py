@@ -42,6 +42,8 @@ def list_things(
         "matchings": matchings,
     }
     console = Console()
+    if not console.is_terminal:  # a pipe has no width: do not fold to 80 columns
+        console = Console(width=200)
     if name is None or name in kinds:
         for kind, registry in kinds.items():
             if name in (None, kind):
@@ -58,6 +60,7 @@ def list_things(
 
 
 def _table(kind: str, registry: Any) -> Any:
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=kind, title_justify="left", show_edge=False, box=None, pad_edge=False)
@@ -67,7 +70,7 @@ def _table(kind: str, registry: Any) -> Any:
         table.add_column("presets")
     for name in registry:
         thing = registry[name]
-        row = [name, (inspect.getdoc(thing) or "").partition("\n")[0]]
+        row = [name, escape((inspect.getdoc(thing) or "").partition("\n")[0])]
         if kind == "schedulers":
             row.append(", ".join(preset for preset in thing.presets if preset != "corrected"))
         table.add_row(*row)
@@ -78,7 +81,7 @@ def _explain(console: Any, kind: str, name: str, thing: Any) -> None:
     from rich.markup import escape
 
     console.rule(f"[bold]{name}[/bold] ({kind.removesuffix('s')})", align="left")
-    console.print(escape(inspect.getdoc(thing) or ""), highlight=False)
+    console.print(escape(inspect.getdoc(thing) or ""), highlight=False, soft_wrap=True)
     presets = getattr(thing, "presets", {})
     for preset, values in presets.items():
         given = ", ".join(f"{key}={value!r}" for key, value in values.items())

@@ -8,7 +8,23 @@ from typing import Any
 
 from freshband.errors import ParameterError
 
-__all__ = ["read_settings"]
+__all__ = ["read_number", "read_settings"]
+
+
+def read_number(text: str | float) -> Any:
+    """Return a number if the text is one; whether it is allowed is for the library to say.
+
+    Examples
+    --------
+    >>> read_number("20_000"), read_number("1e6"), read_number("many")
+    (20000, 1000000.0, 'many')
+    """
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def read_settings(settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from freshband.cli.settings import read_settings
+from freshband.cli.settings import read_number, read_settings
 from freshband.errors import ParameterError
 
 __all__ = ["show"]
@@ -20,11 +20,28 @@ def show(
     ] = "piecewise",
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the channels; repeatable."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A parameter of the channels, repeatable; 'freshband list NAME' tells which "
+            "there are.",
+        ),
     ] = None,
-    rounds: Annotated[int, typer.Option(help="Number of rounds T.")] = 20_000,
-    seed: Annotated[int, typer.Option(help="Seed; the same air as in 'simulate'.")] = 0,
-    run: Annotated[int, typer.Option(help="Which of the independent runs.")] = 0,
+    rounds: Annotated[
+        int, typer.Option(parser=read_number, metavar="<int>", help="Number of rounds T.")
+    ] = 20_000,
+    seed: Annotated[
+        int,
+        typer.Option(
+            parser=read_number, metavar="<int>", help="Seed; the same air as in 'simulate'."
+        ),
+    ] = 0,
+    run: Annotated[
+        int,
+        typer.Option(
+            parser=read_number, metavar="<int>", help="Which of the independent runs, from 0."
+        ),
+    ] = 0,
     out: Annotated[Path, typer.Option(help="Picture to write (png, pdf, svg).")] = Path(
         "channels.png"
     ),
@@ -39,10 +56,9 @@ def show(
     """
     from freshband.channels.base import build
     from freshband.reporting.channel_map import draw
-    from freshband.reporting.curves import save_figure
-    from freshband.simulation.result import check_writable
+    from freshband.reporting.curves import check_figure, save_figure
 
-    check_writable(out)
+    check_figure(out)
     channel_options, policy_options = read_settings(settings or [])
     if policy_options:
         raise ParameterError("show has no policies: --set must be key=value")

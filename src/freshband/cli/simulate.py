@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freshband.cli.settings import read_settings
+from freshband.cli.settings import read_number, read_settings
 from freshband.errors import ParameterError
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["simulate"]
+
+# What a narrow terminal does without, in this order.
+_SPARE = ("M rounds/s", "Jain", "oldest", "delay", "alarms", "vs rotate", "growth", "cum. variance")
 
 
 class Format(StrEnum):
@@ -37,6 +40,7 @@ class Measure(StrEnum):
 
 
 def simulate(
+    context: typer.Context,
     channels: Annotated[
         str, typer.Option(help="Channel model or named instance; see 'freshband list channels'.")
     ] = "piecewise",
@@ -52,19 +56,41 @@ def simulate(
         typer.Option(
             "--set",
             metavar="[POLICY.]KEY=VALUE",
-            help="A parameter of the channels (key=value) or of a policy (POLICY.key=value); "
-            "may be repeated.",
+            help="A parameter of the channels (key=value) or of a policy (POLICY.key=value), "
+            "repeatable; 'freshband list NAME' tells which there are.",
         ),
     ] = None,
-    clients: Annotated[int, typer.Option(help="Number of clients M.")] = 2,
-    rounds: Annotated[int, typer.Option(help="Number of rounds T.")] = 20_000,
+    clients: Annotated[
+        int, typer.Option(parser=read_number, metavar="<int>", help="Number of clients M.")
+    ] = 2,
+    rounds: Annotated[
+        int, typer.Option(parser=read_number, metavar="<int>", help="Number of rounds T.")
+    ] = 20_000,
     runs: Annotated[
-        int, typer.Option(help="Independent runs; policies share the air of each.")
+        int,
+        typer.Option(
+            parser=read_number,
+            metavar="<int>",
+            help="Independent runs; policies share the air of each.",
+        ),
     ] = 10,
-    seed: Annotated[int, typer.Option(help="The one seed everything derives from.")] = 0,
-    points: Annotated[int, typer.Option(help="Points of the saved curves.")] = 200,
+    seed: Annotated[
+        int,
+        typer.Option(
+            parser=read_number, metavar="<int>", help="The one seed everything derives from."
+        ),
+    ] = 0,
+    points: Annotated[
+        int, typer.Option(parser=read_number, metavar="<int>", help="Points of the saved curves.")
+    ] = 200,
     threads: Annotated[
-        int | None, typer.Option(help="Runs at a time [default: one a core].")
+        int | None,
+        typer.Option(
+            parser=read_number,
+            metavar="<int>",
+            show_default="one a core",
+            help="Runs at a time.",
+        ),
     ] = None,
     output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
     out: Annotated[
@@ -77,8 +103,8 @@ def simulate(
     like: Annotated[
         Path | None,
         typer.Option(
-            help="Repeat the configuration saved in this result; other options of the "
-            "simulation are then taken from it."
+            help="Repeat the configuration saved in this result; --clients, --rounds, --runs, "
+            "--seed and --points may change it."
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
@@ -100,19 +126,18 @@ def simulate(
 
       freshband simulate --channels trace --set path=FILE.npz --set key=received
     """
-    from freshband import load_result, save_result, summarise
+    from freshband import save_result, summarise
     from freshband import simulate as run_simulation
-    from freshband.reporting.curves import draw_curves, save_figure
+    from freshband.channels.base import build
     from freshband.simulation.result import check_writable
 
-    for path in (out, plot):
-        if path is not None:
-            check_writable(path)
+    if out is not None:
+        check_writable(out)
     channel_options, policy_options = read_settings(settings or [])
     request: dict[str, Any] = {
         "channels": channels,
         "channel_options": channel_options,
-        "policies": [name.strip() for name in policies.split(",")],
+        "policies": policies,
         "policy_options": policy_options,
         "clients": clients,
         "rounds": rounds,
@@ -121,13 +146,16 @@ def simulate(
         "points": points,
     }
     if like is not None:
-        if settings:
-            raise ParameterError("--like takes all settings from the file: leave out --set")
-        request = json.loads(load_result(like).attrs["config"])
-    result = run_simulation(**request, threads=threads, progress=not quiet)
+        request = _repeat(like, request, _given(context))
+    model = build(request.pop("channels"), request.pop("channel_options"))
+    if plot is not None:
+        _check_plot(plot, out, measure.value, has_means=model.has_means)
+    result = run_simulation(model, **request, threads=threads, progress=not quiet)
     if out is not None:
         save_result(result, out)
     if plot is not None:
+        from freshband.reporting.curves import draw_curves, save_figure
+
         save_figure(draw_curves(result, measure.value), plot)
     if output is Format.json:
         sys.stdout.write(json.dumps(summarise(result), indent=2) + "\n")
@@ -135,8 +163,37 @@ def simulate(
         _print_table(result, [path for path in (out, plot) if path is not None])
 
 
+def _given(context: typer.Context) -> set[str]:
+    """Return the options that were written out, not left at their defaults."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+
+
+def _repeat(like: Path, request: dict[str, Any], given: set[str]) -> dict[str, Any]:
+    """Return the configuration saved in a result, with what else was asked for."""
+    from freshband import load_result
+    from freshband.simulation.result import read_config
+
+    for name, option in {"channels": "channels", "policies": "policies", "settings": "set"}.items():
+        if name in given:
+            raise ParameterError(f"--like says what is simulated: leave out --{option}")
+    saved = read_config(load_result(like))
+    return {name: request[name] if name in given else value for name, value in saved.items()}
+
+
+def _check_plot(plot: Path, out: Path | None, measure: str, *, has_means: bool) -> None:
+    """Find out what cannot be drawn before any run begins."""
+    from freshband.reporting.curves import check_figure, check_measure
+
+    check_figure(plot)
+    check_measure(measure, has_means=has_means)
+    if out is not None and out.resolve() == plot.resolve():
+        raise ParameterError(f"--out and --plot must name two files, got {plot} twice")
+
+
 def _print_table(result: xr.Dataset, written: list[Path]) -> None:
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
 
     from freshband import summarise
@@ -146,59 +203,73 @@ def _print_table(result: xr.Dataset, written: list[Path]) -> None:
         "regret" if summary["policies"][str(result.policy.values[0])]["regret"] else "regret_fixed"
     )
     best = str(result[main].mean("run").idxmin("policy").item())
-    table = Table(title=_title(summary), caption=_caption(main, best, summary["runs"]))
-    table.add_column("policy", no_wrap=True)
-    headings = [
-        "behind best",
-        "growth",
-        "mean age",
-        "cum. variance",
-        "oldest",
-        "Jain",
-        "alarms",
-        "delay",
-        "M rounds/s",
-    ]
-    for heading in [main, *(["vs rotate"] if main == "regret" else []), *headings]:
-        table.add_column(heading, justify="right")
-    for name, row in summary["policies"].items():
-        cells = [_cell(row[main])]
-        if main == "regret":
-            cells.append(_cell(row["regret_rotate"]))
-        cells += [
-            "—" if name == best else _paired(result, main, name, best),
-            "—" if row["growth_exponent"] is None else f"T^{row['growth_exponent']:.2f}",
-            _cell(row["mean_age"], 3),
-            _cell(row["cumulative_variance"]),
-            _cell(row["max_age"], error=False),
-            _cell(row["jain"], 3, error=False),
-            _cell(row["alarms"], 1, error=False) if row["alarms"]["mean"] else "—",
-            _cell(row["delay"], error=False) if row["alarms"]["mean"] else "—",
-            f"{row['rounds_per_second'] / 1e6:.1f}",
-        ]
-        table.add_row(f"[bold]{name}[/bold]" if name == best else name, *cells)
+    columns = _columns(result, summary["policies"], main, best)
     console = Console()
     if not console.is_terminal:  # a pipe has no width: do not fold the table to 80 columns
         console = Console(width=200)
+    dropped: list[str] = []
+    while True:
+        caption = _caption(main, best, summary["runs"], dropped)
+        table = Table(title=_title(summary), caption=caption)
+        table.add_column("policy", no_wrap=True)
+        for heading in columns:
+            table.add_column(heading, justify="right")
+        for i, name in enumerate(summary["policies"]):
+            cells = [column[i] for column in columns.values()]
+            table.add_row(f"[bold]{name}[/bold]" if name == best else name, *cells)
+        width = Measurement.get(console, console.options.update(max_width=1000), table).maximum
+        spare = [heading for heading in _SPARE if heading in columns]
+        if width <= console.width or not spare:
+            break
+        del columns[spare[0]]
+        dropped.append(spare[0])
     console.print(table)
     for path in written:
         console.print(f"wrote {path}", highlight=False, soft_wrap=True)
 
 
+def _columns(
+    result: xr.Dataset, rows: dict[str, Any], main: str, best: str
+) -> dict[str, list[str]]:
+    """Return the table's columns by heading, a cell for each policy."""
+    columns: dict[str, list[str]] = {}
+    for name, row in rows.items():
+        growth, speed, alarmed = row["growth_exponent"], row["rounds_per_second"], row["alarms"]
+        cells = {
+            main: _cell(row[main]),
+            "vs rotate": _cell(row["regret_rotate"]),
+            "behind best": "—" if name == best else _paired(result, main, name, best),
+            "growth": "—" if growth is None else f"T^{growth:.2f}",
+            "mean age": _cell(row["mean_age"], 3),
+            "cum. variance": _cell(row["cumulative_variance"]),
+            "oldest": _cell(row["max_age"], error=False),
+            "Jain": _cell(row["jain"], 3, error=False),
+            "alarms": _cell(alarmed, 1, error=False) if alarmed["mean"] else "—",
+            "delay": _cell(row["delay"], error=False) if alarmed["mean"] else "—",
+            "M rounds/s": "—" if speed is None else f"{speed / 1e6:.1f}",
+        }
+        for heading, cell in cells.items():
+            columns.setdefault(heading, []).append(cell)
+    if main != "regret":
+        del columns["vs rotate"]
+    return columns
+
+
 def _title(summary: dict[str, Any]) -> str:
     return (
         f"{summary['channels']}: {summary['clients']} clients, {summary['rounds']:,} rounds, "
-        f"{summary['runs']} runs, seed {summary['seed']}"
+        f"{summary['runs']} run{'s' if summary['runs'] > 1 else ''}, seed {summary['seed']}"
     )
 
 
-def _caption(main: str, best: str, runs: int) -> str:
+def _caption(main: str, best: str, runs: int, dropped: list[str]) -> str:
     error = "mean ± standard error over runs" if runs > 1 else "one run: no standard errors"
     yardstick = {
         "regret": "age beyond the mean+age oracle's",
         "regret_fixed": "age beyond the best fixed set's (these channels have no means)",
     }[main]
-    return f"{error}; {main}: {yardstick}; behind best: paired difference to {best}"
+    caption = f"{error}; {main}: {yardstick}; behind best: paired difference to {best}"
+    return caption + (f"; no room for {', '.join(dropped)}" if dropped else "")
 
 
 def _cell(value: dict[str, float | None] | None, digits: int = 0, error: bool = True) -> str:

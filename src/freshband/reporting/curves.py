@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,10 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from freshband.errors import FileError, ParameterError
+from freshband.errors import ParameterError, shown
+from freshband.simulation.result import check_writable, read_config, replacing
 
-__all__ = ["COLOURS", "draw_curves", "save_figure"]
+__all__ = ["COLOURS", "check_figure", "check_measure", "draw_curves", "save_figure"]
 
 COLOURS = (
     "#0072B2",
@@ -25,6 +25,7 @@ COLOURS = (
     "#000000",
     "#8C6BB1",
 )  # Okabe and Ito's, safe for colour-blind readers
+_FORMATS = ("png", "pdf", "svg", "eps", "jpg", "tif", "webp")
 _DASHES = ("-", "--", "-.", ":")
 _LABELS = {
     "regret": "AoI regret against mean+age",
@@ -52,14 +53,9 @@ def draw_curves(result: xr.Dataset, measure: str = "regret") -> Figure:
     >>> len(draw_curves(result).axes[0].lines)
     2
     """
-    if measure not in _LABELS:
-        raise ParameterError(f"measure must be one of {sorted(_LABELS)}, got {measure!r}")
-    if measure == "regret" and bool(result.regret_curve.isnull().all()):
-        measure = "regret_fixed"
+    config = read_config(result)
+    measure = check_measure(measure, has_means=not bool(result.regret_curve.isnull().all()))
     curves = result[f"{measure}_curve"]
-    if bool(curves.isnull().all()):
-        raise ParameterError(f"measure {measure!r} does not apply to this result")
-    config = json.loads(result.attrs["config"])
     figure = Figure(figsize=(7.0, 4.3), layout="constrained")
     axes = figure.subplots()
     rounds = np.concatenate([[0], result["round"].values])
@@ -82,26 +78,46 @@ def draw_curves(result: xr.Dataset, measure: str = "regret") -> Figure:
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8, title="policy, worst first", title_fontsize=8)
+    several = config["runs"] > 1
     axes.set_title(
-        f"{config['channels']}: M = {config['clients']}, {config['runs']} runs, seed "
-        f"{config['seed']}" + ("; band: ± one standard error" if config["runs"] > 1 else ""),
+        f"{config['channels']}: M = {config['clients']}, {config['runs']} run"
+        f"{'s' if several else ''}, seed {config['seed']}"
+        + ("; band: ± one standard error" if several else ""),
         fontsize=9,
         loc="left",
     )
     return figure
 
 
+def check_measure(measure: str, *, has_means: bool) -> str:
+    """Return the measure to draw where channels have means, or have none.
+
+    Raises
+    ------
+    ParameterError
+        If nobody knows this measure, or it is not computed for such channels.
+    """
+    if not isinstance(measure, str) or measure not in _LABELS:
+        raise ParameterError(f"measure must be one of {', '.join(_LABELS)}, got {shown(measure)}")
+    if measure == "regret" and not has_means:
+        return "regret_fixed"
+    if measure == ("regret_fixed" if has_means else "regret_rotate"):
+        have = "have means" if has_means else "have no means"
+        raise ParameterError(f"measure must not be {measure!r} for channels that {have}")
+    return measure
+
+
+def check_figure(path: str | os.PathLike[str]) -> Path:
+    """Return the path if a figure can be written there, or raise before anything is drawn."""
+    target = check_writable(path)
+    if target.suffix[1:].lower() not in _FORMATS:
+        raise ParameterError(
+            f"the name of a picture must end in one of {', '.join(_FORMATS)}, got {target.name!r}"
+        )
+    return target
+
+
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
     """Write a figure in the format its name asks for, completely or not at all."""
-    target = Path(path)
-    scratch = target.with_name(f".{os.getpid()}.{target.name}")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(check_figure(path)) as scratch:
         figure.savefig(scratch, dpi=200)
-        scratch.replace(target)
-    except ValueError as error:
-        raise ParameterError(f"cannot draw {target}: {error}") from None
-    except OSError as error:
-        raise FileError(f"cannot write {target}: {error.strerror or error}") from None
-    finally:
-        scratch.unlink(missing_ok=True)

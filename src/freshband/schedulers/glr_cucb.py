@@ -8,16 +8,15 @@ and an alarm restarts the learning.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, NamedTuple, final
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from freshband._jit import kernel
 from freshband.detectors import glr
 from freshband.detectors.base import forget, forget_all, push
-from freshband.errors import ParameterError
 from freshband.parameters import Parameters
 from freshband.ranking import take_best
 from freshband.schedulers import cucb, kl_ucb, thompson
@@ -238,20 +237,11 @@ class GlrCucb(Parameters):
     channel_key: Literal["mean", "index"] = "mean"
     delta: float = Field(default=0.001, gt=0, lt=1)
     threshold: Literal["paper", "besson", "kaufmann", "lai"] = "paper"
-    alpha: float | Literal["paper", "besson", "anytime"] = "anytime"
+    alpha: Annotated[float, Field(ge=0, le=1)] | Literal["paper", "besson", "anytime"] = "anytime"
     alpha_schedule: Literal["constant", "sqrt_episode"] = "constant"
     n_segments: int = Field(default=6, ge=1)
     explore_fill: Literal["index", "random"] = "index"
     restart: Literal["global", "local", "localised"] = "global"
-
-    @field_validator("alpha")
-    @classmethod
-    def _alpha_is_a_share(cls, alpha: float | str) -> float | str:
-        if not isinstance(alpha, str) and not 0 <= alpha <= 1:
-            raise ParameterError(
-                f"alpha must be a number in [0, 1], 'paper', 'besson' or 'anytime', got {alpha!r}"
-            )
-        return alpha
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None

@@ -16,11 +16,11 @@ reference for drawing in O(log V), V being the number of super-arms played.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, NamedTuple, final
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from freshband._jit import cold, kernel
 from freshband.errors import ParameterError
@@ -383,30 +383,12 @@ class MExp3(Parameters):
     }
     matchings: ClassVar[Matchings] = {"paper": "rotate"}
 
-    gamma: float | Literal["paper", "auto", "anytime"] = "anytime"
+    gamma: Annotated[float, Field(gt=0, le=1)] | Literal["paper", "auto", "anytime"] = "anytime"
     reward_scale: Literal["M", "none"] = "M"
-    share: float | Literal["auto", "anytime"] = "anytime"
+    share: Annotated[float, Field(ge=0, le=1)] | Literal["auto", "anytime"] = "anytime"
     mean_window: int | None = Field(default=None, ge=1)
     discount: float | None = Field(default=0.99, gt=0, lt=1)
     aa_update: Literal["skip", "propensity"] = "skip"
-
-    @field_validator("gamma")
-    @classmethod
-    def _gamma_is_a_share(cls, gamma: float | str) -> float | str:
-        if not isinstance(gamma, str) and not 0 < gamma <= 1:
-            raise ParameterError(
-                f"gamma must be a number in (0, 1], 'paper', 'auto' or 'anytime', got {gamma!r}"
-            )
-        return gamma
-
-    @field_validator("share")
-    @classmethod
-    def _share_is_a_share(cls, share: float | str) -> float | str:
-        if not isinstance(share, str) and not 0 <= share <= 1:
-            raise ParameterError(
-                f"share must be a number in [0, 1], 'auto' or 'anytime', got {share!r}"
-            )
-        return share
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None

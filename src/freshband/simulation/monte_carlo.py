@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -24,9 +25,9 @@ from rich.progress import (
 )
 
 from freshband.channels.base import ChannelModel, build, open_air, registry
-from freshband.errors import ParameterError, nearest
+from freshband.errors import ParameterError, nearest, shown
 from freshband.parameters import Parameters, whole_number
-from freshband.policy import Policy, parse_policy
+from freshband.policy import Policy, parse_policy, read_options
 from freshband.rounds import open_desk
 from freshband.schedulers.aoi_aware import AoIAwareState
 from freshband.schedulers.oracle import Oracle
@@ -104,10 +105,10 @@ def simulate(
     >>> bool((result.regret.sel(policy="random") > result.regret.sel(policy="glr-cucb")).all())
     True
     """
-    model = build(channels, channel_options or {})
+    model = build(channels, read_options("channel_options", channel_options))
     plan = Plan(
         model=model,
-        policies=_read_policies(policies, policy_options or {}),
+        policies=_read_policies(policies, read_options("policy_options", policy_options)),
         clients=_read_clients(clients, model.n_channels),
         rounds=whole_number("rounds", rounds, at_least=1),
         runs=whole_number("runs", runs, at_least=1),
@@ -141,6 +142,7 @@ class Plan:
     runs: int
     seed: int
     points: int
+    stop: threading.Event = field(default_factory=threading.Event, compare=False)
 
     @cached_property
     def checkpoints(self) -> NDArray[np.int64]:
@@ -191,7 +193,9 @@ class Plan:
 def _read_policies(
     policies: Sequence[str | Policy] | str, options: Mapping[str, Mapping[str, Any]]
 ) -> list[Policy]:
-    texts: Sequence[str | Policy] = policies.split(",") if isinstance(policies, str) else policies
+    if not isinstance(policies, Iterable):
+        raise ParameterError(f"policies must be a list of policies, got {shown(policies)}")
+    texts = policies.split(",") if isinstance(policies, str) else list(policies)
     names = [text.name if isinstance(text, Policy) else str(text).strip() for text in texts]
     if not names:
         raise ParameterError("policies must name at least one policy, got none")
@@ -204,10 +208,7 @@ def _read_policies(
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise ParameterError(f"policies must differ, got {sorted(twice)[0]!r} twice")
-    return [
-        text if isinstance(text, Policy) else parse_policy(text, options.get(name))
-        for text, name in zip(texts, names, strict=True)
-    ]
+    return [parse_policy(text, options.get(name)) for text, name in zip(texts, names, strict=True)]
 
 
 def _read_clients(clients: object, n_channels: int) -> int:
@@ -251,6 +252,8 @@ def _blocks(plan: Plan) -> Iterator[tuple[int, int]]:
     """Yield (rounds before, rounds in) each block."""
     size = max(64, _CELLS // plan.model.n_channels)
     for t in range(0, plan.rounds, size):
+        if plan.stop.is_set():
+            raise CancelledError
         yield t, min(size, plan.rounds - t)
 
 
@@ -287,14 +290,15 @@ def _run_all(plan: Plan, workers: int, progress: bool) -> list[Record]:
     with _progress_bar(progress) as bar, ThreadPoolExecutor(workers) as pool:
         _compile(plan, bar)
         task = bar.add_task("simulating", total=plan.runs)
-        waiting: dict[Future[Record], int] = {
-            pool.submit(play_run, plan, run): run for run in range(plan.runs)
-        }
         try:
+            waiting: dict[Future[Record], int] = {
+                pool.submit(play_run, plan, run): run for run in range(plan.runs)
+            }
             for future in as_completed(waiting):
                 records[waiting[future]] = future.result()
                 bar.advance(task)
         except BaseException:
+            plan.stop.set()  # the runs under way end with their block
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return [record for record in records if record is not None]

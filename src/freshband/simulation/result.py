@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
 from freshband import __version__
 from freshband.aoi import growth_exponent, jain_index, match_alarms
-from freshband.errors import FileError
+from freshband.errors import FileError, ParameterError, reason, shown
+from freshband.parameters import file_path
 from freshband.simulation.loop import Tally
 
-__all__ = ["Record", "check_writable", "collect", "load_result", "save_result", "summarise"]
+__all__ = [
+    "Record",
+    "check_writable",
+    "collect",
+    "load_result",
+    "read_config",
+    "replacing",
+    "save_result",
+    "summarise",
+]
 
 REGRETS = ("regret", "regret_rotate", "regret_fixed")
 _FORMAT = "freshband simulation 1"
 _LIBRARIES = ("numpy", "numba", "xarray")
+_SEAL = b"\nfreshband sha256 "  # at the end of a file, followed by the digest of all before it
 
 
 @dataclass(frozen=True)
@@ -132,7 +147,7 @@ def summarise(result: xr.Dataset) -> dict[str, Any]:
     >>> sorted(summarise(result)["policies"]["random"]["regret"])
     ['mean', 'se']
     """
-    config = json.loads(result.attrs["config"])
+    config = read_config(result)
     measures = [str(name) for name, array in result.items() if array.dims == ("policy", "run")]
     policies: dict[str, Any] = {}
     for name in result.policy.values:
@@ -169,12 +184,15 @@ def _mean_and_error(values: NDArray[Any]) -> dict[str, float | None] | None:
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
     """Return the path if a file can be written there, or raise `FileError` before work begins."""
-    target = Path(path)
-    if target.is_dir():
+    target = file_path("path", path)
+    try:
+        is_folder, folder = target.is_dir(), target.parent
+        while not folder.exists():
+            folder = folder.parent
+    except OSError as error:
+        raise FileError(f"cannot write {target}: {reason(error)}") from None
+    if is_folder:
         raise FileError(f"cannot write {target}: it is a folder")
-    folder = target.parent
-    while not folder.exists():
-        folder = folder.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise FileError(f"cannot write {target}: {folder} is not a writable folder")
     return target
@@ -182,17 +200,41 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
 
 def save_result(result: xr.Dataset, path: str | os.PathLike[str]) -> None:
     """Write a result as NetCDF, completely or not at all."""
+    read_config(result)
+    packed = {"zlib": True, "complevel": 4}
+    encoding = {name: packed for name, array in result.items() if array.ndim == 3}
+    with replacing(path) as scratch:
+        result.to_netcdf(scratch, engine="h5netcdf", encoding=encoding)
+        with scratch.open("r+b") as file:  # readers of HDF5 stop before the seal
+            digest = hashlib.file_digest(file, "sha256").digest()
+            file.write(_SEAL + digest)
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Lend a scratch path that becomes ``path`` in one step, or vanishes if writing fails.
+
+    Folders on the way are made. The scratch file has the same ending, which may name a format.
+    """
     target = check_writable(path)
-    scratch = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    scratch = target.with_name(f".{os.getpid()}.{target.name}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        packed = {"zlib": True, "complevel": 4}
-        encoding = {name: packed for name, array in result.items() if array.ndim == 3}
-        result.to_netcdf(scratch, engine="h5netcdf", encoding=encoding)
+        yield scratch
         scratch.replace(target)
     except OSError as error:
-        scratch.unlink(missing_ok=True)
-        raise FileError(f"cannot write {target}: {error.strerror or error}") from None
+        raise FileError(f"cannot write {target}: {reason(error)}") from None
+    finally:
+        with suppress(OSError):
+            scratch.unlink()
+
+
+def read_config(result: object) -> dict[str, Any]:
+    """Return the configuration a result was made with, or raise `ParameterError`."""
+    if not isinstance(result, xr.Dataset) or result.attrs.get("format") != _FORMAT:
+        raise ParameterError(f"result must come from simulate or load_result, got {shown(result)}")
+    config: dict[str, Any] = json.loads(result.attrs["config"])
+    return config
 
 
 def load_result(path: str | os.PathLike[str]) -> xr.Dataset:
@@ -203,13 +245,21 @@ def load_result(path: str | os.PathLike[str]) -> xr.Dataset:
     FileError
         If the file is missing, damaged, or not a simulation's.
     """
-    source = Path(path)
+    source = file_path("path", path)
     try:
-        result = xr.load_dataset(source, engine="h5netcdf")
-    except FileNotFoundError:
-        raise FileError(f"cannot read {source}: no such file") from None
-    except (OSError, ValueError, KeyError) as error:
-        raise FileError(f"{source} is damaged or not a result: {error}") from None
-    if result.attrs.get("format") != _FORMAT:
-        raise FileError(f"{source} is not a result of this version ({_FORMAT!r})")
+        data = source.read_bytes()
+    except OSError as error:
+        raise FileError(f"cannot read {source}: {reason(error)}") from None
+    body, found, digest = data.rpartition(_SEAL)
+    if found and hashlib.sha256(body).digest() != digest:  # HDF5 itself can hang on damage
+        raise FileError(f"{source} is damaged: its checksum does not match")
+    try:
+        with h5py.File(io.BytesIO(body or data)):  # where this fails h5netcdf complains twice
+            pass
+        result = xr.load_dataset(io.BytesIO(body or data), engine="h5netcdf")
+    except Exception:  # by design of the format anything can come up
+        raise FileError(f"{source} is damaged or not a result") from None
+    form = result.attrs.get("format")
+    if form != _FORMAT:
+        raise FileError(f"{source} must have the format {_FORMAT!r}, got {shown(form)}")
     return result

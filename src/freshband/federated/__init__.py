@@ -1,0 +1,42 @@
+"""The round with model updates riding on it: data, who holds it, and the models trained on it.
+
+>>> from freshband.federated import build_model, load_dataset, split_samples
+>>> digits = load_dataset("digits")
+>>> clients = split_samples(digits.train_labels, n_clients=10, seed=0)
+>>> model = build_model(digits.default_model, digits.shape, digits.n_classes, seed=0)
+>>> model(digits.normalise(digits.train_images[clients.train[0]])).shape[1]
+10
+
+Everything but the partitions needs the extra ``train``: ``pip install 'freshband[train]'``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["Dataset", "Partition", "build_model", "load_dataset", "split_samples"]
+
+if TYPE_CHECKING:
+    from freshband.federated.data import Dataset, load_dataset
+    from freshband.federated.models import build_model
+    from freshband.federated.partition import Partition, split_samples
+
+_HOMES = {
+    "Dataset": "freshband.federated.data",
+    "Partition": "freshband.federated.partition",
+    "build_model": "freshband.federated.models",
+    "load_dataset": "freshband.federated.data",
+    "split_samples": "freshband.federated.partition",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import public names on first use: partitions do not need torch."""
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'freshband.federated' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,191 @@
+"""What a client is worth: equations (32) to (35), (41) and (42), and their repair.
+
+The server keeps the last gradient and the last model it received of every client. Client m's
+contribution is how much the rest differs from it (cosine of gradients) times how badly the rest
+does on its data (error of the model without it). Both need the federation *without* m, which is
+computed from the whole by subtraction, not by training again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import combinations
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from freshband.errors import ParameterError
+
+__all__ = [
+    "LEAVE_ONE_OUT",
+    "ColdStart",
+    "LeaveOneOut",
+    "cosine_distance",
+    "leave_one_out",
+    "paper_contributions",
+    "shapley_values",
+]
+
+LeaveOneOut = Literal["global_minus", "buffer", "literal"]
+LEAVE_ONE_OUT: tuple[str, ...] = get_args(LeaveOneOut)
+ColdStart = Literal["mean", "max", "zero"]
+
+
+def leave_one_out(
+    whole: NDArray[np.float64],
+    parts: NDArray[np.float64],
+    weights: ArrayLike,
+    form: LeaveOneOut = "global_minus",
+) -> NDArray[np.float64]:
+    """Return what the whole would be without each part, equations (41) and (42).
+
+    * ``global_minus``: `(x - ζ_m x_m) / (1 - ζ_m)`, exact when `x = Σ ζ_j x_j`.
+    * ``buffer``: `Σ_{j≠m} ζ_j x_j / (1 - ζ_m)`, from the parts alone.
+    * ``literal``: `(1 - ζ_m x_m) / (1 - ζ_m)`, as printed, for study.
+
+    Parameters
+    ----------
+    whole : float array, shape (n_parameters,)
+        The global gradient or model `x`.
+    parts : float array, shape (n_clients, n_parameters)
+        What each client last delivered, `x_m`.
+    weights : array of float in [0, 1], shape (n_clients,)
+        `ζ`, summing to 1.
+    form : {"global_minus", "buffer", "literal"}, default "global_minus"
+
+    Returns
+    -------
+    float array, shape (n_clients, n_parameters)
+        `x^{-m}`. A client that has all the weight leaves nothing to compare with: `x^{-m} = x`.
+
+    Notes
+    -----
+    **Deviations** (erratum E9). The printed numerators begin with 1 where the global quantity must
+    stand; taken literally every client's cosine distance is about 1, which tells nothing.
+
+    Examples
+    --------
+    >>> parts = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 2.0]])
+    >>> weights = np.array([0.5, 0.25, 0.25])
+    >>> leave_one_out(weights @ parts, parts, weights)[0].tolist()
+    [1.0, 1.5]
+    """
+    zeta = np.asarray(weights, dtype=np.float64)
+    if parts.ndim != 2 or whole.shape != parts.shape[1:] or zeta.shape != parts.shape[:1]:
+        raise ParameterError(
+            "whole, parts and weights must have the shapes (P,), (M, P) and (M,), got "
+            f"{whole.shape}, {parts.shape} and {zeta.shape}"
+        )
+    own = zeta[:, None] * parts
+    if form == "global_minus":
+        rest = whole[None] - own
+    elif form == "buffer":
+        rest = own.sum(axis=0)[None] - own
+    elif form == "literal":
+        rest = 1.0 - own
+    else:
+        raise ParameterError(f"loo must be one of {', '.join(LEAVE_ONE_OUT)}, got {form!r}")
+    alone = zeta >= 1.0 - 1e-12
+    left = np.where(alone, 1.0, 1.0 - zeta)[:, None]
+    return np.where(alone[:, None], whole[None], rest / left)
+
+
+def cosine_distance(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return `1 - cos(a, b)` over the last axis, equation (34): in [0, 2], and 1 for a zero vector.
+
+    Examples
+    --------
+    >>> cosine_distance(
+    ...     np.array([1.0, 0.0]), np.array([[2.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
+    ... ).tolist()
+    [0.0, 1.0, 2.0]
+    """
+    product = (a * b).sum(axis=-1)
+    lengths = np.sqrt((a * a).sum(axis=-1) * (b * b).sum(axis=-1))
+    cosine = np.where(lengths > 0, product / np.where(lengths > 0, lengths, 1.0), 0.0)
+    return np.asarray(1.0 - np.clip(cosine, -1.0, 1.0))
+
+
+def paper_contributions(
+    gradients: NDArray[np.float64],
+    errors: ArrayLike,
+    weights: ArrayLike,
+    *,
+    received: ArrayLike | None = None,
+    loo: LeaveOneOut = "global_minus",
+    cold_start: ColdStart = "mean",
+) -> NDArray[np.float64]:
+    """Return `C_m = Γcos_m Γerr_m`, equations (33) to (35).
+
+    Parameters
+    ----------
+    gradients : float array, shape (n_clients, n_parameters)
+        Buffered last received gradients.
+    errors : array of float in [0, 1], shape (n_clients,)
+        `Γerr`: error rate of the model without m on m's validation data, last reported.
+    weights : array, shape (n_clients,)
+        `ζ` of the round before (the definition is circular otherwise).
+    received : array of bool, shape (n_clients,), optional
+        Whether anything of the client arrived yet; the others get the ``cold_start`` value.
+    loo : {"global_minus", "buffer", "literal"}, default "global_minus"
+    cold_start : {"mean", "max", "zero"}, default "mean"
+        The contribution of a client never heard, from those that were.
+
+    Examples
+    --------
+    >>> gradients = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> paper_contributions(gradients, [0.5, 0.5, 0.5], [1 / 3, 1 / 3, 1 / 3]).round(3).tolist()
+    [0.146, 0.146, 0.5]
+    """
+    zeta = np.asarray(weights, dtype=np.float64)
+    error = np.asarray(errors, dtype=np.float64)
+    if error.shape != zeta.shape or not ((error >= 0) & (error <= 1)).all():
+        raise ParameterError(f"errors must be rates in [0, 1], one per client, got {errors!r}")
+    heard = np.ones(zeta.shape, bool) if received is None else np.asarray(received, dtype=bool)
+    whole = zeta @ gradients
+    rest = leave_one_out(whole, gradients, zeta, loo)
+    worth = cosine_distance(gradients, rest) * error
+    if heard.all():
+        return worth
+    if not heard.any():
+        return np.full(zeta.shape, 1.0 if cold_start != "zero" else 0.0)
+    known = worth[heard]
+    fill = {"mean": known.mean(), "max": known.max(), "zero": 0.0}
+    if cold_start not in fill:
+        raise ParameterError(f"cold_start must be one of {sorted(fill)}, got {cold_start!r}")
+    return np.where(heard, worth, fill[cold_start])
+
+
+def shapley_values(value: Callable[[frozenset[int]], float], n_clients: int) -> NDArray[np.float64]:
+    """Return exact Shapley values, equation (32), by visiting all `2^M` coalitions.
+
+    Parameters
+    ----------
+    value : callable
+        What a coalition is worth; called once for every subset of clients, the empty one too.
+    n_clients : int in [1, 16]
+        M.
+
+    Examples
+    --------
+    >>> shapley_values(lambda coalition: float(len(coalition) >= 2), 3).round(6).tolist()
+    [0.333333, 0.333333, 0.333333]
+    """
+    if not 1 <= n_clients <= 16:
+        raise ParameterError(f"n_clients must be a whole number in [1, 16], got {n_clients!r}")
+    worth = {
+        frozenset(members): float(value(frozenset(members)))
+        for size in range(n_clients + 1)
+        for members in combinations(range(n_clients), size)
+    }
+    result = np.zeros(n_clients)
+    for coalition, amount in worth.items():
+        size = len(coalition)
+        for m in range(n_clients):
+            if m in coalition:
+                result[m] += amount / (n_clients * math.comb(n_clients - 1, size - 1))
+            else:
+                result[m] -= amount / (n_clients * math.comb(n_clients - 1, size))
+    return result

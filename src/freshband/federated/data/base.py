@@ -1,0 +1,310 @@
+"""What a data set is: tensors in memory, the registry of sources, and how to load one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+
+from freshband.errors import ParameterError
+from freshband.parameters import whole_number
+from freshband.registry import Registry
+from freshband.seeding import Role, check_seed, sequence
+
+__all__ = ["DataSource", "Dataset", "load_dataset", "register", "registry"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Dataset:
+    """Labelled images, whole and in memory, with what it takes to normalise them.
+
+    Images stay as they came, usually one byte a pixel, and become floating point batch by batch
+    on the device that trains: CIFAR takes 184 MB this way, not 737.
+
+    Attributes
+    ----------
+    name : str
+        What to call it in reports.
+    train_images : tensor of uint8 or float32, shape (n_train, channels, height, width)
+        What the clients share among them.
+    train_labels : tensor of int64, shape (n_train,)
+        Classes in 0 … n_classes − 1.
+    test_images, test_labels : tensors
+        The same for the server's test set, which no client holds.
+    n_classes : int >= 2
+        Number of classes.
+    mean, std : tuple of float, one for each channel
+        Normalisation, in the units of the stored pixels: `(x − mean) / std`. ``std`` is positive.
+    class_names : tuple of str, optional
+        Names for pictures and tables; empty, or one for each class.
+    default_model : str, default "small-cnn"
+        Name of the model that suits the set.
+
+    Examples
+    --------
+    >>> from freshband.federated.data import load_dataset
+    >>> digits = load_dataset("digits")
+    >>> digits.n_classes, digits.shape, digits.default_model
+    (10, (1, 8, 8), 'small-cnn')
+    >>> images = digits.normalise(digits.train_images)
+    >>> abs(images.mean().item()) < 1e-4, round(images.std().item(), 3)
+    (True, 1.0)
+    """
+
+    name: str
+    train_images: torch.Tensor
+    train_labels: torch.Tensor
+    test_images: torch.Tensor
+    test_labels: torch.Tensor
+    n_classes: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    class_names: tuple[str, ...] = ()
+    default_model: str = "small-cnn"
+
+    def __post_init__(self) -> None:
+        whole_number("n_classes", self.n_classes, at_least=2)
+        for part in ("train", "test"):
+            images, labels = getattr(self, f"{part}_images"), getattr(self, f"{part}_labels")
+            _check_images(f"{part}_images", images)
+            _check_labels(f"{part}_labels", labels, len(images), self.n_classes)
+        if self.test_images.shape[1:] != self.train_images.shape[1:]:
+            raise ParameterError(
+                f"test_images must have the shape of train_images, (..., {_sizes(self.shape)}), "
+                f"got (..., {_sizes(self.test_images.shape[1:])})"
+            )
+        for name in ("mean", "std"):
+            _check_normalisation(name, getattr(self, name), self.shape[0])
+        if len(self.class_names) not in (0, self.n_classes):
+            raise ParameterError(
+                f"class_names must be empty or n_classes = {self.n_classes} names, got "
+                f"{len(self.class_names)}"
+            )
+
+    @classmethod
+    def of(
+        cls,
+        train_images: Any,
+        train_labels: Any,
+        test_images: Any,
+        test_labels: Any,
+        *,
+        n_classes: int | None = None,
+        name: str = "custom",
+        class_names: Sequence[str] = (),
+        default_model: str = "small-cnn",
+    ) -> Dataset:
+        """Make a data set from tensors, arrays or lists.
+
+        Labels may be of any integer type. The normalisation is that of the training images; a
+        channel that never varies is only centred.
+
+        Parameters
+        ----------
+        train_images, test_images : array_like of uint8 or float, shape (n, channels, height, width)
+            Other integers than uint8 and other floats than float32 become float32. Rows of plain
+            features fit as (n, 1, 1, features), with the model ``mlp``.
+        train_labels, test_labels : array_like of int, shape (n,)
+            Classes, from 0.
+        n_classes : int, optional
+            The largest label plus one by default.
+        name, class_names, default_model
+            As in `Dataset`.
+
+        Examples
+        --------
+        >>> import torch
+        >>> x, y = torch.rand(8, 3, 4, 4), torch.arange(8) % 2
+        >>> Dataset.of(x, y, x, y, name="mine").n_classes
+        2
+        """
+        images = (
+            _as_images("train_images", train_images),
+            _as_images("test_images", test_images),
+        )
+        labels = (
+            _as_labels("train_labels", train_labels),
+            _as_labels("test_labels", test_labels),
+        )
+        _check_images("train_images", images[0])  # before statistics are taken of them
+        if n_classes is None:
+            n_classes = 1 + max(int(some.max()) if some.numel() else 0 for some in labels)
+        mean, std = _statistics(images[0])
+        return cls(
+            name=name,
+            train_images=images[0],
+            train_labels=labels[0],
+            test_images=images[1],
+            test_labels=labels[1],
+            n_classes=n_classes,
+            mean=mean,
+            std=std,
+            class_names=tuple(class_names),
+            default_model=default_model,
+        )
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of an image."""
+        _, channels, height, width = self.train_images.shape
+        return channels, height, width
+
+    @property
+    def n_train(self) -> int:
+        """Number of training images."""
+        return len(self.train_images)
+
+    @property
+    def n_test(self) -> int:
+        """Number of test images."""
+        return len(self.test_images)
+
+    def normalise(self, images: torch.Tensor) -> torch.Tensor:
+        """Return images of this set as float32 with zero mean and unit variance a channel.
+
+        Parameters
+        ----------
+        images : tensor, shape (..., channels, height, width)
+            Stored images, on any device.
+        """
+        mean = torch.tensor(self.mean, device=images.device).reshape(-1, 1, 1)
+        std = torch.tensor(self.std, device=images.device).reshape(-1, 1, 1)
+        return (images.to(torch.float32) - mean) / std
+
+    def to(self, device: str | torch.device) -> Dataset:
+        """Return the same set with its tensors on ``device``."""
+        names = ("train_images", "train_labels", "test_images", "test_labels")
+        return dataclasses.replace(self, **{name: getattr(self, name).to(device) for name in names})
+
+
+@runtime_checkable
+class DataSource(Protocol):
+    """Where a data set comes from: a frozen `freshband.parameters.Parameters` that loads it."""
+
+    def load(self, rng: np.random.Generator) -> Dataset:
+        """Load the set; ``rng`` is for sources that make their data up."""
+        ...
+
+
+registry: Registry[type[DataSource]] = Registry("dataset", "freshband.federated.data")
+register = registry.register
+
+
+def load_dataset(
+    source: str | DataSource | Dataset, *, seed: int = 0, run: int = 0, **params: object
+) -> Dataset:
+    """Load a data set by name; a ready `Dataset` is returned as it is.
+
+    Parameters
+    ----------
+    source : str, DataSource or Dataset
+        A registered name (``"digits"``, ``"cifar10"``, ``"cifar100"``, ``"synthetic"``), a source
+        with its parameters, or a data set.
+    seed : int, default 0
+        The user's seed, >= 0. Only made-up data depend on it: recorded sets are the same always.
+    run : int, default 0
+        Which of the independent runs, >= 0.
+    **params
+        Parameters of the named source, such as ``data_dir`` for CIFAR.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name or parameter, or a value out of range.
+    FileError
+        If a file is missing, damaged or cannot be downloaded.
+
+    Examples
+    --------
+    >>> load_dataset("synthetic", seed=1, shape=(1, 8, 8), n_train=100, n_test=10).shape
+    (1, 8, 8)
+    >>> load_dataset("cifar")
+    Traceback (most recent call last):
+    freshband.errors.UnknownNameError: unknown dataset 'cifar'; did you mean 'cifar10'?
+    """
+    seed, run = check_seed(seed), whole_number("run", run, at_least=0)
+    if isinstance(source, str):
+        source = registry[source](**params)
+    elif params:
+        raise ParameterError(
+            f"parameters go with the name of a dataset, got {sorted(params)} next to a ready "
+            f"{type(source).__name__}"
+        )
+    if isinstance(source, Dataset):
+        return source
+    if not isinstance(source, DataSource) or isinstance(source, type):
+        raise ParameterError(f"dataset must be a name, a source or a Dataset, got {source!r}")
+    # Child 0 of the role makes images; the partition has the next ones.
+    return source.load(np.random.default_rng(sequence(seed, Role.DATA, run).spawn(1)[0]))
+
+
+def _as_tensor(name: str, value: Any) -> torch.Tensor:
+    if isinstance(value, np.ndarray) and not value.flags.writeable:
+        value = value.copy()  # torch shares memory with arrays, and warns of those it may not write
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ParameterError(f"{name} must be an array of numbers: {error}") from None
+
+
+def _as_images(name: str, value: Any) -> torch.Tensor:
+    images = _as_tensor(name, value)
+    return images if images.dtype == torch.uint8 else images.to(torch.float32)
+
+
+def _as_labels(name: str, value: Any) -> torch.Tensor:
+    labels = _as_tensor(name, value)
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise ParameterError(f"{name} must be whole numbers, got {labels.dtype}")
+    return labels.to(torch.int64)
+
+
+def _check_images(name: str, images: torch.Tensor) -> None:
+    if images.dtype not in (torch.uint8, torch.float32):
+        raise ParameterError(f"{name} must be uint8 or float32, got {images.dtype}")
+    if images.ndim != 4 or images.numel() == 0:
+        raise ParameterError(
+            f"{name} must have the shape (n, channels, height, width), all >= 1, got "
+            f"({_sizes(images.shape)})"
+        )
+    if images.is_floating_point() and not bool(torch.isfinite(images).all()):
+        at = int(torch.nonzero(~torch.isfinite(images))[0, 0])
+        raise ParameterError(f"{name} must be finite, got NaN or infinity in image {at}")
+
+
+def _check_labels(name: str, labels: torch.Tensor, n: int, n_classes: int) -> None:
+    if labels.dtype != torch.int64:
+        raise ParameterError(f"{name} must be int64, got {labels.dtype}")
+    if labels.shape != (n,):
+        raise ParameterError(
+            f"{name} must have the shape ({n}), a label for each image, got "
+            f"({_sizes(labels.shape)})"
+        )
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= n_classes:
+        wrong = low if low < 0 else high
+        raise ParameterError(f"{name} must be in [0, {n_classes - 1}], got {wrong}")
+
+
+def _check_normalisation(name: str, values: tuple[float, ...], channels: int) -> None:
+    finite = all(np.isfinite(value) and (name == "mean" or value > 0) for value in values)
+    if len(values) != channels or not finite:
+        wanted = "numbers" if name == "mean" else "numbers > 0"
+        raise ParameterError(f"{name} must be {channels} {wanted}, got {values!r}")
+
+
+def _statistics(images: torch.Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and standard deviation of every channel, one channel in float64 at a time."""
+    mean, std = [], []
+    for channel in range(images.shape[1]):
+        values = images[:, channel].to(torch.float64)
+        mean.append(float(values.mean()))
+        std.append(float(values.std(correction=0)) or 1.0)
+    return tuple(mean), tuple(std)
+
+
+def _sizes(shape: Sequence[int]) -> str:
+    return ", ".join(map(str, shape))

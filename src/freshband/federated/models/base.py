@@ -1,0 +1,172 @@
+"""What a model is: a recipe for a `torch.nn.Module`, the registry, and how to build one.
+
+Initial weights depend on the seed alone. They are drawn on the CPU from a stream of their own,
+whatever was drawn before and wherever the model trains, and torch's global generators are left
+as they were.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import torch
+from torch import nn
+
+from freshband.errors import ParameterError
+from freshband.parameters import whole_number
+from freshband.registry import Registry
+from freshband.seeding import Role, check_seed, sequence
+
+__all__ = ["ModelSpec", "build_model", "initialise", "register", "registry", "room_to_pool"]
+
+Shape: TypeAlias = tuple[int, int, int]
+
+
+@runtime_checkable
+class ModelSpec(Protocol):
+    """A recipe: a frozen `freshband.parameters.Parameters` that builds modules."""
+
+    def build(self, shape: Shape, n_classes: int) -> nn.Module:
+        """Return a new module from (batch, *shape) to (batch, n_classes) unnormalised scores.
+
+        It draws its weights from torch's default generator, which `build_model` seeds.
+        """
+        ...
+
+
+registry: Registry[type[ModelSpec]] = Registry("model", "freshband.federated.models")
+register = registry.register
+
+
+def build_model(
+    model: str | ModelSpec | nn.Module,
+    shape: tuple[int, ...],
+    n_classes: int,
+    seed: int = 0,
+    run: int = 0,
+    **params: object,
+) -> nn.Module:
+    """Build a model by name; a ready module is checked and returned as it is, weights and all.
+
+    Parameters
+    ----------
+    model : str, ModelSpec or torch.nn.Module
+        A registered name (``"cnn8"``, ``"resnet18"``, ``"small-cnn"``, ``"mlp"``), a recipe, or a
+        module of the user's own.
+    shape : (int, int, int)
+        Channels, height and width of an image.
+    n_classes : int >= 2
+        Number of classes.
+    seed : int, default 0
+        The user's seed, >= 0: equal seeds give equal weights.
+    run : int, default 0
+        Which of the independent runs, >= 0.
+    **params
+        Parameters of the named model, such as ``widths``.
+
+    Returns
+    -------
+    torch.nn.Module
+        On the CPU, in training mode, float32.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name or parameter, a value out of range, images too small for the model, or
+        a module that does not map such images to n_classes scores.
+
+    Examples
+    --------
+    >>> first, second = (build_model("mlp", (1, 8, 8), 10, seed=5) for _ in range(2))
+    >>> all(map(torch.equal, first.parameters(), second.parameters()))
+    True
+    >>> build_model("cnn9", (3, 32, 32), 10)
+    Traceback (most recent call last):
+    freshband.errors.UnknownNameError: unknown model 'cnn9'; did you mean 'cnn8'?
+    """
+    n_classes = whole_number("n_classes", n_classes, at_least=2)
+    images = _check_shape(shape)
+    seed, run = check_seed(seed), whole_number("run", run, at_least=0)
+    if isinstance(model, str):
+        model = registry[model](**params)
+    elif params:
+        raise ParameterError(
+            f"parameters go with the name of a model, got {sorted(params)} next to a ready "
+            f"{type(model).__name__}"
+        )
+    if isinstance(model, nn.Module):
+        _check_module(model, images, n_classes)
+        return model
+    if not isinstance(model, ModelSpec) or isinstance(model, type):
+        raise ParameterError(f"model must be a name, a recipe or an nn.Module, got {model!r}")
+    # Child 0 of the role draws weights; batches have their own.
+    drawn = sequence(seed, Role.TRAINING, run).spawn(1)[0].generate_state(1, np.uint64)[0]
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.default_generator.manual_seed(int(drawn))  # the CPU's alone: not fork_rng's job
+        return model.build(images, n_classes)
+
+
+def initialise(module: nn.Module) -> None:
+    """Give convolutions and dense layers He's weights, drawn in order, and zero biases.
+
+    Weights are uniform in `±√(6 / fan_in)`, which keeps the signal's variance from one ReLU to
+    the next; torch's own default shrinks it sixfold a layer, and eight layers without
+    normalisation then hardly begin to learn. The last dense layer is left at torch's default: its
+    scores meet no ReLU and should begin small.
+    """
+    layers = [layer for layer in module.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
+    for layer in layers[:-1]:
+        nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
+    for layer in layers:
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)
+
+
+def room_to_pool(name: str, shape: Shape, times: int) -> tuple[int, int]:
+    """Return height and width after halving ``times`` times, or raise `ParameterError`.
+
+    Examples
+    --------
+    >>> room_to_pool("cnn8", (3, 32, 32), 3)
+    (4, 4)
+    """
+    least = 2**times
+    if min(shape[1:]) < least:
+        raise ParameterError(
+            f"shape must be at least {least}×{least} pixels for {name}, got {shape[1]}×{shape[2]}"
+        )
+    return shape[1] // least, shape[2] // least
+
+
+def _check_shape(shape: tuple[int, ...]) -> Shape:
+    if len(shape) != 3:
+        raise ParameterError(
+            f"shape must be three whole numbers (channels, height, width), got {tuple(shape)}"
+        )
+    channels, height, width = (whole_number("shape", size, at_least=1) for size in shape)
+    return channels, height, width
+
+
+def _check_module(module: nn.Module, shape: Shape, n_classes: int) -> None:
+    """Try a user's module on two blank images, without touching its weights or statistics."""
+    weights = next(module.parameters(), None)
+    if weights is None:
+        raise ParameterError(
+            f"model must have parameters to train, {type(module).__name__} has none"
+        )
+    modes = {part: part.training for part in module.modules()}
+    wanted = f"model must map ({', '.join(map(str, (2, *shape)))}) to (2, {n_classes})"
+    try:
+        module.eval()
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            scores = module(torch.zeros(2, *shape, device=weights.device, dtype=weights.dtype))
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ParameterError(f"{wanted}, {type(module).__name__} fails: {reason}") from None
+    finally:
+        for part, training in modes.items():
+            part.training = training
+    if not isinstance(scores, torch.Tensor) or scores.shape != (2, n_classes):
+        got = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
+        raise ParameterError(f"{wanted}, got {got}")

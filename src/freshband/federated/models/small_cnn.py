@@ -1,0 +1,59 @@
+"""A CNN of a few thousand parameters, for images like the digits."""
+
+from __future__ import annotations
+
+from typing import Annotated, final
+
+from pydantic import Field, model_validator
+from torch import nn
+
+from freshband.errors import ParameterError
+from freshband.federated.models.base import Shape, initialise, register, room_to_pool
+from freshband.parameters import Parameters
+
+__all__ = ["SmallCnn"]
+
+
+@final
+@register("small-cnn")
+class SmallCnn(Parameters):
+    """Two 3×3 convolutions, one 2×2 max-pooling before the second ReLU, one dense layer.
+
+    3,818 parameters at the defaults for the 1×8×8 digits and ten classes.
+
+    Parameters
+    ----------
+    widths : two int >= 1, default (8, 16)
+        Channels of the two convolutions.
+
+    Examples
+    --------
+    >>> from freshband.federated.models import build_model
+    >>> model = build_model("small-cnn", (1, 8, 8), 10, seed=0)
+    >>> sum(weights.numel() for weights in model.parameters())
+    3818
+    """
+
+    widths: tuple[Annotated[int, Field(ge=1)], ...] = (8, 16)
+
+    @model_validator(mode="after")
+    def _agree(self) -> SmallCnn:
+        if len(self.widths) != 2:
+            raise ParameterError(f"widths must be two whole numbers >= 1, got {self.widths}")
+        return self
+
+    def build(self, shape: Shape, n_classes: int) -> nn.Module:
+        """Build the module; see `ModelSpec.build`."""
+        height, width = room_to_pool("small-cnn", shape, 1)
+        first, second = self.widths
+        module = nn.Sequential(
+            nn.Conv2d(shape[0], first, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(first, second, 3, padding=1),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(second * height * width, n_classes),
+        )
+        initialise(module)
+        return module

@@ -1,0 +1,258 @@
+"""What a partition is: the indices every client holds, the registry of splits, and how to draw one.
+
+A split deals the samples to the clients; then every client keeps some of its own back for
+validation. The two are drawn from separate random streams, so another share of validation leaves
+who holds what unchanged.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from freshband.errors import ParameterError
+from freshband.parameters import whole_number
+from freshband.registry import Registry
+from freshband.seeding import Role, check_seed, sequence
+
+__all__ = ["Partition", "Scheme", "register", "registry", "split_samples"]
+
+Indices: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Partition:
+    """Which samples each client trains on, and which it keeps for validation.
+
+    Attributes
+    ----------
+    train : tuple of ndarray of int64
+        For each client, ascending indices into the training set; at least one.
+    val : tuple of ndarray of int64
+        For each client, ascending indices of its local validation samples; may be empty. No
+        sample is listed twice, be it for two clients or for training and validation.
+
+    Examples
+    --------
+    >>> mine = Partition(train=[[0, 1], [4]], val=[[2], [3]])
+    >>> mine.n_clients, mine.sizes.tolist()
+    (2, [2, 1])
+    >>> Partition(train=[[0, 1], [1]], val=[[2], [3]])
+    Traceback (most recent call last):
+    freshband.errors.ParameterError: samples must be held once, got sample 1 2 times
+    """
+
+    train: tuple[Indices, ...]
+    val: tuple[Indices, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("train", "val"):
+            held = tuple(_indices(name, one) for one in getattr(self, name))
+            object.__setattr__(self, name, held)
+        if not self.train or len(self.train) != len(self.val):
+            raise ParameterError(
+                f"train and val must list the same clients, at least one, got {len(self.train)} "
+                f"and {len(self.val)}"
+            )
+        empty = [client for client, held in enumerate(self.train) if not len(held)]
+        if empty:
+            raise ParameterError(f"train must not be empty, got no sample for client {empty[0]}")
+        samples, times = np.unique(np.concatenate(self.train + self.val), return_counts=True)
+        if samples[0] < 0:
+            raise ParameterError(f"indices must be >= 0, got {samples[0]}")
+        if times.max() > 1:
+            twice = np.argmax(times > 1)
+            raise ParameterError(
+                f"samples must be held once, got sample {samples[twice]} {times[twice]} times"
+            )
+
+    @property
+    def n_clients(self) -> int:
+        """Number of clients, M of the paper."""
+        return len(self.train)
+
+    @property
+    def sizes(self) -> Indices:
+        """Training samples of each client, shape (n_clients,): what ``size`` weights go by."""
+        return np.array([len(held) for held in self.train], np.int64)
+
+    def held(self, client: int) -> Indices:
+        """Return all samples of a client, for training and validation, ascending."""
+        return np.sort(np.concatenate([self.train[client], self.val[client]]))
+
+    def counts(self, labels: npt.ArrayLike, n_classes: int | None = None) -> Indices:
+        """Return how many samples of each class a client holds, shape (n_clients, n_classes).
+
+        Parameters
+        ----------
+        labels : array_like of int, shape (n_samples,)
+            Labels of the training set.
+        n_classes : int, optional
+            The largest label plus one by default.
+        """
+        values = _labels(labels)
+        last = max(int(self.held(client)[-1]) for client in range(self.n_clients))
+        if last >= len(values):
+            raise ParameterError(f"labels must have at least {last + 1} entries, got {len(values)}")
+        classes = int(values.max()) + 1 if n_classes is None else n_classes
+        if classes <= values.max():
+            raise ParameterError(f"n_classes must be at least {values.max() + 1}, got {classes}")
+        return np.stack(
+            [
+                np.bincount(values[self.held(one)], minlength=classes)
+                for one in range(self.n_clients)
+            ]
+        )
+
+
+@runtime_checkable
+class Scheme(Protocol):
+    """How samples are dealt: a frozen `freshband.parameters.Parameters` that deals them."""
+
+    def split(self, labels: Indices, n_clients: int, rng: np.random.Generator) -> list[Indices]:
+        """Return the samples of each client: every one of 0 … len(labels) − 1 exactly once.
+
+        Parameters
+        ----------
+        labels : ndarray of int64, shape (n_samples,)
+            Labels of the training set, >= 0.
+        n_clients : int
+            Number of clients M, between 1 and the number of samples.
+        rng : numpy.random.Generator
+            Draws the split.
+        """
+        ...
+
+
+registry: Registry[type[Scheme]] = Registry("partition", "freshband.federated.partition")
+register = registry.register
+
+
+def split_samples(
+    labels: npt.ArrayLike,
+    n_clients: int,
+    *,
+    scheme: str | Scheme = "dirichlet",
+    val_fraction: float = 0.1,
+    seed: int = 0,
+    run: int = 0,
+    **params: object,
+) -> Partition:
+    """Deal a training set to the clients, and set some of each client's samples aside.
+
+    Parameters
+    ----------
+    labels : array_like of int, shape (n_samples,)
+        Labels of the training set, >= 0; a tensor on the CPU will do.
+    n_clients : int >= 1
+        Number of clients M.
+    scheme : str or Scheme, default "dirichlet"
+        ``"dirichlet"``, ``"iid"``, ``"shards"``, another registered name, or an object with
+        ``split``.
+    val_fraction : float in [0, 1), default 0.1
+        Share of its samples a client keeps for validation, rounded, at least one and never all.
+        0 keeps none: then no contribution can be measured.
+    seed : int, default 0
+        The user's seed, >= 0.
+    run : int, default 0
+        Which of the independent runs, >= 0.
+    **params
+        Parameters of the named scheme, such as ``alpha``.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name or parameter, a value out of range, or fewer samples than the clients
+        need: two each, one without validation, or what the scheme demands.
+
+    Examples
+    --------
+    >>> clients = split_samples([0, 1] * 50, n_clients=5, scheme="iid")
+    >>> clients.sizes.tolist(), [len(held) for held in clients.val]
+    ([18, 18, 18, 18, 18], [2, 2, 2, 2, 2])
+    >>> split_samples([0, 1, 0], n_clients=2, scheme="iid")
+    Traceback (most recent call last):
+    freshband.errors.ParameterError: n_clients must be at most 1 for 3 samples, of which every ...
+    """
+    values = _labels(labels)
+    n_clients = whole_number("n_clients", n_clients, at_least=1)
+    fraction = _check_fraction(val_fraction)
+    need = 2 if fraction else 1
+    if n_clients * need > len(values):
+        raise ParameterError(
+            f"n_clients must be at most {len(values) // need} for {len(values)} samples, of which "
+            f"every client needs {need}, got {n_clients}"
+        )
+    split = _scheme(scheme, params)
+    streams = sequence(check_seed(seed), Role.DATA, whole_number("run", run, at_least=0)).spawn(3)
+    _, dealing, keeping = map(np.random.default_rng, streams)  # child 0 makes images up
+    dealt = split.split(values, n_clients, dealing)
+    _check_dealt(type(split).__name__, dealt, n_clients, len(values), need)
+    pairs = [_keep_back(np.sort(one), fraction, keeping) for one in dealt]
+    return Partition(train=tuple(pair[0] for pair in pairs), val=tuple(pair[1] for pair in pairs))
+
+
+def _keep_back(held: Indices, fraction: float, rng: np.random.Generator) -> tuple[Indices, Indices]:
+    """Cut a client's samples into training and validation."""
+    n_val = min(max(round(fraction * len(held)), 1), len(held) - 1) if fraction else 0
+    back = np.zeros(len(held), np.bool_)
+    back[rng.permutation(len(held))[:n_val]] = True
+    return held[~back], held[back]
+
+
+def _scheme(scheme: str | Scheme, params: dict[str, object]) -> Scheme:
+    if isinstance(scheme, str):
+        return registry[scheme](**params)
+    if not isinstance(scheme, Scheme) or isinstance(scheme, type):
+        raise ParameterError(f"scheme must be a name or have a method split, got {scheme!r}")
+    if params:
+        raise ParameterError(
+            f"parameters go with the name of a scheme, got {sorted(params)} next to a ready "
+            f"{type(scheme).__name__}"
+        )
+    return scheme
+
+
+def _check_dealt(name: str, dealt: Sequence[Indices], n_clients: int, n: int, need: int) -> None:
+    """Hold a split, perhaps a user's own, to its contract."""
+    if len(dealt) != n_clients:
+        raise ParameterError(f"{name} must deal to {n_clients} clients, got {len(dealt)}")
+    fewest = min(len(one) for one in dealt)
+    if fewest < need:
+        raise ParameterError(f"{name} must give every client at least {need}, got {fewest}")
+    if not np.array_equal(np.sort(np.concatenate(dealt)), np.arange(n)):
+        raise ParameterError(f"{name} must deal each of the {n} samples exactly once")
+
+
+def _check_fraction(value: Any) -> float:
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not 0 <= value < 1:
+        raise ParameterError(f"val_fraction must be a number in [0, 1), got {value!r}")
+    return float(value)
+
+
+def _labels(value: npt.ArrayLike) -> Indices:
+    try:
+        labels = np.asarray(value)
+    except (TypeError, ValueError) as error:  # ragged, or a tensor on another device
+        raise ParameterError(f"labels must be a list of whole numbers: {error}") from None
+    if labels.ndim != 1 or labels.size == 0 or labels.dtype.kind not in "ui":
+        raise ParameterError(
+            f"labels must be a list of at least one whole number, got an array of {labels.dtype} "
+            f"with shape {labels.shape}"
+        )
+    if labels.min() < 0:
+        raise ParameterError(f"labels must be >= 0, got {labels.min()}")
+    return labels.astype(np.int64)
+
+
+def _indices(name: str, value: npt.ArrayLike) -> Indices:
+    """Return indices as a sorted array of our own; writable, or torch warns when it takes them."""
+    array = np.asarray(value)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "ui"):
+        raise ParameterError(f"{name} must hold a list of whole numbers for each client")
+    return np.sort(array.astype(np.int64))

@@ -1,0 +1,171 @@
+"""A picture of who holds what: samples of each class at each client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from freshband.errors import ParameterError
+from freshband.federated.partition import Partition
+
+__all__ = ["draw"]
+
+_NUMBERED = 24  # clients and classes up to which every cell shows its count
+_NAMED = 30  # classes up to which every one has its name
+_COLOURS = "Blues"  # white is nothing: one sees at once what a client lacks
+_TRAIN, _VAL = "#0072B2", "#E69F00"  # Okabe and Ito's
+
+
+def draw(
+    labels: npt.ArrayLike,
+    partition: Partition,
+    class_names: Sequence[str] = (),
+    title: str = "",
+) -> Figure:
+    """Draw a map of samples, a column for each client and a row for each class.
+
+    Above the map stand the clients' sizes, training and validation apart. The line at the top says
+    how unlike the clients are: of how many classes they would be if all were equally frequent, the
+    exponential of the entropy, on average; and by how much sizes differ.
+
+    Parameters
+    ----------
+    labels : array_like of int, shape (n_samples,)
+        Labels of the training set.
+    partition : Partition
+        Who holds which samples of it.
+    class_names : sequence of str, optional
+        Names for the rows, at least one for each class; numbers by default.
+    title : str, optional
+        What to write before the summary, such as ``"digits, dirichlet 0.5"``.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Ready for ``figure.savefig("who.pdf")``. It belongs to no window and needs no display.
+
+    Examples
+    --------
+    >>> from freshband.federated.partition import split_samples
+    >>> labels = [0, 1, 2, 3] * 100
+    >>> figure = draw(labels, split_samples(labels, n_clients=8), title="an example")
+    >>> [axes.get_ylabel() for axes in figure.axes]
+    ['samples', 'class', 'samples']
+    """
+    counts = partition.counts(labels)
+    if class_names:
+        if len(class_names) < counts.shape[1]:
+            raise ParameterError(
+                f"class_names must be at least {counts.shape[1]} names, got {len(class_names)}"
+            )
+        counts = partition.counts(labels, len(class_names))
+    n_clients, n_classes = counts.shape
+    rows = min(max(0.24 * n_classes, 1.2), 6.0)
+    numbered = n_clients <= _NUMBERED and n_classes <= _NUMBERED
+    width = min(max(2.6 + 0.36 * n_clients, 4.6), 10.0 if numbered else 7.2)
+    figure = Figure(figsize=(width, rows + 2.0), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=[0.9, rows])
+    _stack(above, partition)
+    colours = _paint(below, counts)
+    if numbered:
+        _number(below, counts)
+    _label(below, n_clients, n_classes, class_names)
+    bar = figure.colorbar(colours, ax=below, fraction=0.05, pad=0.015, aspect=7 * rows)
+    bar.set_label("samples", size="small")
+    bar.ax.tick_params(labelsize="small", length=3)
+    bar.ax.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    bar.outline.set_visible(False)
+    figure.suptitle(
+        (f"{title}: " if title else "") + _summary(counts), fontsize="small", x=0.01, ha="left"
+    )
+    return figure
+
+
+def _stack(axes: Axes, partition: Partition) -> None:
+    """Draw the clients' sizes, validation on top of training."""
+    clients = np.arange(partition.n_clients)
+    val = np.array([len(held) for held in partition.val])
+    width = 0.8 if len(clients) <= 60 else 1.0
+    axes.bar(clients, partition.sizes, width, color=_TRAIN, label="training")
+    if val.any():
+        axes.bar(clients, val, width, bottom=partition.sizes, color=_VAL, label="validation")
+    axes.set_ylabel("samples", fontsize="small")
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=3, integer=True))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.tick_params(length=3, labelsize="small", bottom=False, labelbottom=False)
+    axes.spines[["top", "right", "bottom"]].set_visible(False)
+    axes.legend(
+        frameon=False,
+        fontsize="x-small",
+        ncols=2,
+        loc="lower right",
+        bbox_to_anchor=(1.0, 0.98),
+        borderpad=0,
+        handlelength=1.0,
+    )
+
+
+def _paint(axes: Axes, counts: npt.NDArray[np.int64]) -> QuadMesh:
+    """Show counts as a map, classes from the top down."""
+    n_clients, n_classes = counts.shape
+    columns, rows = np.arange(n_clients + 1) - 0.5, np.arange(n_classes + 1) - 0.5
+    scale = PowerNorm(0.5, vmin=0, vmax=max(int(counts.max()), 1))  # few samples are seen as well
+    colours = axes.pcolormesh(columns, rows, counts.T, cmap=_COLOURS, norm=scale, rasterized=True)
+    if n_clients <= 60:
+        axes.vlines(columns[1:-1], rows[0], rows[-1], color="white", linewidth=1.2)
+    if n_classes <= _NAMED:
+        axes.hlines(rows[1:-1], columns[0], columns[-1], color="white", linewidth=1.2)
+    axes.set_xlim(columns[0], columns[-1])
+    axes.set_ylim(rows[-1], rows[0])
+    return colours
+
+
+def _number(axes: Axes, counts: npt.NDArray[np.int64]) -> None:
+    """Write every count into its cell; a cell without samples stays empty."""
+    dark = 0.3 * counts.max()
+    size = 6.5 if counts.max() < 1000 else 5.5
+    for (client, label), count in np.ndenumerate(counts):
+        if count:
+            axes.text(
+                client,
+                label,
+                str(count),
+                ha="center",
+                va="center",
+                fontsize=size,
+                color="white" if count > dark else "black",
+            )
+
+
+def _label(axes: Axes, n_clients: int, n_classes: int, names: Sequence[str]) -> None:
+    axes.set_xlabel("client", fontsize="small")
+    axes.set_ylabel("class", fontsize="small")
+    ticks = n_clients if n_clients <= _NUMBERED else 12
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=ticks, integer=True, min_n_ticks=1))
+    if n_classes <= _NAMED:
+        shown = list(names) or list(map(str, range(n_classes)))
+        axes.set_yticks(np.arange(n_classes), shown)
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=10, integer=True, min_n_ticks=1))
+    axes.tick_params(length=3, labelsize="small")
+    axes.spines[:].set_visible(False)
+
+
+def _summary(counts: npt.NDArray[np.int64]) -> str:
+    """Say in a line how unlike the clients are."""
+    sizes = counts.sum(axis=1)
+    shares = counts / sizes[:, None]
+    logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
+    effective = np.exp(-(shares * logs).sum(axis=1)).mean()
+    span = f"{sizes.min():,} to {sizes.max():,} samples"
+    if sizes.min() == sizes.max():
+        span = f"{sizes[0]:,} samples each"
+    return f"{effective:.1f} of {counts.shape[1]} classes a client in effect, {span}"

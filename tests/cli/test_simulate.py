@@ -1,0 +1,298 @@
+"""``freshband simulate``: the forms others build on, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+import xarray as xr
+
+import freshband
+from freshband.simulation import monte_carlo
+from tests.cli.running import Shell
+
+SMALL = ["--rounds", 300, "--runs", 2]
+ISSUE = shlex.split(
+    "simulate --channels piecewise --set n_channels=5 --set n_breakpoints=5 "
+    "--policies random,m-exp3,glr-cucb --clients 2 --rounds 20000 --runs 40 --seed 0 --format json"
+)
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """A recording of 0/1 states, and another array beside it."""
+    path = tmp_path / "lora.npz"
+    states = (np.random.default_rng(0).random((400, 4)) < [0.9, 0.6, 0.5, 0.1]).astype(np.uint8)
+    np.savez(path, received=states, rssi=np.zeros((2, 2)))
+    return path
+
+
+@pytest.fixture
+def never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No run may begin."""
+
+    def play_run(*arguments: Any) -> None:
+        raise AssertionError("a run began")
+
+    monkeypatch.setattr(monte_carlo, "play_run", play_run)
+
+
+def answer(shell: Shell, *arguments: object) -> dict[str, Any]:
+    """The one JSON object a command prints, and nothing else."""
+    done = shell(*arguments)
+    assert done.code == 0, done.err
+    assert done.err == ""
+    parsed: dict[str, Any] = json.loads(done.out)
+    assert "NaN" not in done.out
+    return parsed
+
+
+# ----------------------------------------------------------------------------------------- answers
+
+
+def test_the_command_of_the_issue(shell: Shell) -> None:
+    rounds = 2000 if numba.config.DISABLE_JIT else 20_000
+    smaller = {"40": 3, "20000": rounds}
+    found = answer(shell, *(smaller.get(each, each) for each in ISSUE))
+    assert list(found["policies"]) == ["random", "m-exp3", "glr-cucb"]
+    for row in found["policies"].values():
+        for measure in ("regret", "regret_rotate", "mean_age", "cumulative_variance"):
+            assert set(row[measure]) == {"mean", "se"}
+            assert all(isinstance(value, float) for value in row[measure].values())
+        assert row["rounds_per_second"] > 0
+    regret = {name: row["regret"]["mean"] for name, row in found["policies"].items()}
+    assert regret["random"] > regret["m-exp3"] > regret["glr-cucb"] > 0
+    same = freshband.simulate(
+        "piecewise",
+        "random,m-exp3,glr-cucb",
+        clients=2,
+        rounds=rounds,
+        runs=3,
+        channel_options={"n_channels": 5, "n_breakpoints": 5},
+    )
+    assert regret["glr-cucb"] == float(same.regret.sel(policy="glr-cucb").mean())
+
+
+def test_policies_are_named_as_typed(shell: Shell) -> None:
+    typed = "glr-cucb:paper, m-exp3+age ,oracle:csi+age"
+    found = answer(shell, "simulate", "--policies", typed, *SMALL, "--format", "json")
+    assert list(found["policies"]) == ["glr-cucb:paper", "m-exp3+age", "oracle:csi+age"]
+
+
+def test_traces_of_states_have_a_regret_against_the_best_fixed_set(
+    shell: Shell, recording: Path
+) -> None:
+    source = ["--channels", "trace", "--set", f"path={recording}", "--set", "key=received"]
+    ask = ["simulate", *source, "--policies", "random,cucb", *SMALL]
+    for row in answer(shell, *ask, "--format", "json")["policies"].values():
+        assert row["regret"] is None
+        assert row["regret_rotate"] is None
+        assert set(row["regret_fixed"]) == {"mean", "se"}
+    done = shell(*ask, "--plot", "curves.png")
+    assert done.code == 0
+    assert "regret_fixed" in done.out
+    assert "these channels have no means" in done.out
+
+
+def test_settings_reach_channels_and_policies(shell: Shell) -> None:
+    found = answer(
+        shell,
+        *("simulate", "--channels", "stationary", "--set", "means=[0.9,0.5,0.1]"),
+        *("--policies", "glr-cucb,glr-cucb:paper", "--set", "glr-cucb.delta=0.5"),
+        *("--set", "glr-cucb:paper.alpha=besson", *SMALL, "--format", "json"),
+    )
+    assert found["channel_options"]["means"] == [0.9, 0.5, 0.1]
+    assert found["policy_options"] == {
+        "glr-cucb": {"delta": 0.5},
+        "glr-cucb:paper": {"alpha": "besson"},
+    }
+
+
+def test_numbers_may_be_written_shortly(shell: Shell) -> None:
+    ask = ["--policies", "random", "--rounds", "3e2", "--runs", "1_0", "--format", "json"]
+    found = answer(shell, "simulate", *ask)
+    assert (found["rounds"], found["runs"]) == (300, 10)
+
+
+def test_the_table(shell: Shell) -> None:
+    done = shell("simulate", "--policies", "random,glr-cucb,oracle", *SMALL)
+    assert (done.code, done.err) == (0, "")
+    assert "piecewise: 2 clients, 300 rounds, 2 runs, seed 0" in done.out
+    assert "mean ± standard error over runs" in done.out
+    rows = [line for line in done.out.splitlines() if line.startswith("│")]
+    assert [row.split("│")[1].strip() for row in rows] == ["random", "glr-cucb", "oracle"]
+    assert "0 ± 0" in rows[-1]
+    single = shell("simulate", "--policies", "random", "--rounds", 50, "--runs", 1)
+    assert "50 rounds, 1 run, seed 0" in single.out
+    assert "one run: no standard errors" in single.out
+    assert "±" not in single.out
+
+
+def test_a_narrow_terminal_gets_fewer_columns(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # what makes rich take a pipe for a terminal
+    for width in (80, 100, 160):
+        monkeypatch.setenv("COLUMNS", str(width))
+        out = re.sub(r"\x1b\[[\d;]*m", "", shell("simulate", *SMALL).out)
+        rows = [line for line in out.splitlines() if line.startswith("│")]
+        assert len(rows) == 3, out  # nothing is folded
+        assert "…" not in out
+        assert max(map(len, out.splitlines())) <= width
+        assert ("no room for M rounds/s, Jain" in " ".join(out.split())) == (width < 160)
+
+
+def test_quiet_and_threads_are_accepted(shell: Shell) -> None:
+    ask = ["simulate", "--policies", "random", *SMALL]
+    assert shell(*ask, "--quiet", "--threads", 2).code == 0
+
+
+# ------------------------------------------------------------------------------------------ files
+
+
+def test_results_and_pictures(shell: Shell, tmp_path: Path) -> None:
+    files = ["--out", "results/small.nc", "--plot", "results/small.svg"]
+    done = shell("simulate", "--policies", "random,cucb", *SMALL, "--seed", 3, *files)
+    assert (done.code, done.err) == (0, "")
+    assert "wrote results/small.nc" in done.out
+    assert "wrote results/small.svg" in done.out
+    found = {each.name for each in (tmp_path / "results").iterdir()}
+    assert found == {"small.nc", "small.svg"}
+    result = freshband.load_result("results/small.nc")
+    assert json.loads(result.attrs["config"])["seed"] == 3
+    assert Path("results/small.svg").read_text().startswith("<?xml")
+
+
+def test_json_stays_pure_next_to_files(shell: Shell) -> None:
+    files = ["--out", "small.nc", "--plot", "small.pdf"]
+    answer(shell, "simulate", "--policies", "random", *SMALL, *files, "--format", "json")
+    assert Path("small.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("measure", ["regret", "regret_rotate", "age", "variance"])
+def test_measures_to_plot(shell: Shell, measure: str) -> None:
+    ask = ["simulate", "--policies", "random", *SMALL, "--plot", "x.png", "--measure", measure]
+    assert shell(*ask).code == 0
+    assert Path("x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_like_repeats_a_result(shell: Shell) -> None:
+    ask = ["--channels", "stationary", "--set", "n_channels=3", "--policies", "cucb,random"]
+    more = ["--set", "cucb.index_c=2", "--points", 7, *SMALL]
+    shell("simulate", *ask, *more, "--seed", 4, "--out", "first.nc")
+    shell("simulate", "--like", "first.nc", "--out", "second.nc")
+    first, second = (freshband.load_result(name) for name in ("first.nc", "second.nc"))
+    xr.testing.assert_equal(second.drop_vars("seconds"), first.drop_vars("seconds"))
+    assert second.attrs["config"] == first.attrs["config"]
+
+
+def test_like_may_be_changed(shell: Shell) -> None:
+    shell("simulate", "--policies", "random", *SMALL, "--out", "first.nc")
+    ask = ["--runs", 3, "--seed", 9, "--clients", 4, "--rounds", 50, "--points", 5]
+    shell("simulate", "--like", "first.nc", *ask, "--out", "second.nc")
+    config = json.loads(freshband.load_result("second.nc").attrs["config"])
+    assert config == {
+        **json.loads(freshband.load_result("first.nc").attrs["config"]),
+        **{"runs": 3, "seed": 9, "clients": 4, "rounds": 50, "points": 5},
+    }
+
+
+def test_like_says_what_is_simulated(shell: Shell) -> None:
+    shell("simulate", "--policies", "random", *SMALL, "--out", "first.nc")
+    for option, value in {"policies": "cucb", "channels": "jammer", "set": "n_channels=3"}.items():
+        line = shell.refuses("simulate", "--like", "first.nc", f"--{option}", value)
+        assert line == f"--like says what is simulated: leave out --{option}"
+
+
+# --------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.usefixtures("never")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--rounds 0", "rounds must be a whole number >= 1, got 0"),
+        ("--rounds abc", "rounds must be a whole number >= 1, got 'abc'"),
+        ("--rounds 2.5", "rounds must be a whole number >= 1, got 2.5"),
+        ("--rounds nan", "rounds must be a whole number >= 1, got nan"),
+        ("--rounds 1e20", "rounds must be a whole number in [1, 1000000000000], got 1e+20"),
+        ("--runs -3", "runs must be a whole number >= 1, got -3"),
+        ("--clients 0", "clients must be a whole number >= 1, got 0"),
+        ("--clients 6", "clients must be at most the number of channels, 5, got 6"),
+        ("--points 0", "points must be a whole number >= 1, got 0"),
+        ("--threads no", "threads must be a whole number >= 1, got 'no'"),
+        ("--seed -1", "seed must be an integer >= 0, got -1"),
+        ("--seed 1.5", "seed must be an integer >= 0, got 1.5"),
+        ("--channels picewise", "unknown channel model 'picewise'; did you mean 'piecewise'?"),
+        ("--channels trace", "Trace needs a value for 'path'"),
+        ("--policies glr-cubc", "unknown scheduler 'glr-cubc'; did you mean 'glr-cucb'?"),
+        ("--policies random,random", "policies must differ, got 'random' twice"),
+        ("--policies m-exp3+aaa", "unknown token '+aaa' in policy 'm-exp3+aaa'; did you mean"),
+        ("--set n_channels", "--set must be key=value or POLICY.key=value, got 'n_channels'"),
+        ("--set n_chanels=3", "Piecewise has no parameter 'n_chanels'; did you mean 'n_channels'?"),
+        ("--set n_channels=two", "n_channels must be a whole number >= 1, got 'two'"),
+        ("--set n_channels=true", "n_channels must be a whole number >= 1, got True"),
+        ("--set p_change=NaN", "p_change must be a number in [0, 1], got nan"),
+        ("--set p_change=1.5", "p_change must be a number in [0, 1], got 1.5"),
+        ("--set glr-cucb.delta=2", "delta must be a number in (0, 1), got 2"),
+        ("--set glr-cucb.dleta=2", "GlrCucb has no parameter 'dleta'; did you mean 'delta'?"),
+        ("--set glr.delta=0.1", "options are given for policy 'glr', which is not simulated; "),
+        ("--plot curves", "the name of a picture must end in one of png, pdf, svg, "),
+        ("--plot curves.nc", "the name of a picture must end in one of png, pdf, svg, "),
+        ("--plot x.png --out x.png", "--out and --plot must name two files, got x.png twice"),
+        ("--plot x.png --measure regret_fixed", "measure must not be 'regret_fixed' for channels"),
+        ("--out .", "cannot write .: it is a folder"),
+        ("--out file/x.nc", "cannot write file/x.nc: file is not a writable folder"),
+        ("--plot file/x.png", "cannot write file/x.png: file is not a writable folder"),
+        ("--plot .", "cannot write .: it is a folder"),
+        ("--like nothing.nc", "cannot read nothing.nc: No such file or directory"),
+        ("--like file", "file is damaged or not a result"),
+        ("--like .", "cannot read .: Is a directory"),
+    ],
+)
+def test_bad_input_is_told_before_any_run(shell: Shell, arguments: str, message: str) -> None:
+    Path("file").write_text("kept")
+    line = shell.refuses("simulate", *arguments.split())
+    assert line.startswith(message)
+    assert [each.name for each in Path.cwd().iterdir()] == ["file"]
+    assert Path("file").read_text() == "kept"
+
+
+@pytest.mark.usefixtures("never")
+def test_an_empty_policy(shell: Shell) -> None:
+    assert shell.refuses("simulate", "--policies", "").startswith("policy must be text like")
+
+
+@pytest.mark.usefixtures("never")
+def test_traces_that_cannot_be_read(shell: Shell, recording: Path) -> None:
+    Path("ragged.csv").write_text("a,b\n1,0\n1\n")
+    for path, message in {"nothing.npz": "No such file", "ragged.csv": "ragged.csv"}.items():
+        line = shell.refuses("simulate", "--channels", "trace", "--set", f"path={path}")
+        assert message in line
+    source = ["--channels", "trace", "--set", f"path={recording}", "--set", "key=received"]
+    line = shell.refuses("simulate", *source, "--rounds", 401, "--policies", "random")
+    assert line.startswith("rounds must be at most 400, the length of ")
+    line = shell.refuses("simulate", *source, "--rounds", 10, "--policies", "oracle")
+    assert line.startswith("policy 'oracle' needs channel means, which these channels do not have")
+    ask = ["--rounds", 10, "--policies", "random", "--plot", "x.png", "--measure", "regret_rotate"]
+    line = shell.refuses("simulate", *source, *ask)
+    assert line == "measure must not be 'regret_rotate' for channels that have no means"
+
+
+def test_a_disk_that_fails_leaves_nothing_half_written(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: xr.Dataset, scratch: Path, **settings: Any) -> None:
+        scratch.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(xr.Dataset, "to_netcdf", fail)
+    ask = ["simulate", "--policies", "random", *SMALL, "--out", "x.nc"]
+    assert shell.refuses(*ask) == "cannot write x.nc: No space left on device"
+    assert not list(Path.cwd().iterdir())

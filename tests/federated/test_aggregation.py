@@ -1,0 +1,89 @@
+"""Aggregation weights, steps and staleness, by hand-worked numbers (T12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from freshband.errors import ParameterError
+from freshband.federated.aggregation import (
+    AGGREGATIONS,
+    client_weights,
+    staleness_weight,
+    update_steps,
+)
+
+ZETA = [0.5, 0.25, 0.125, 0.125]
+ARRIVED = [True, False, True, False]
+
+
+def test_weights_are_shares_of_all_contributions() -> None:
+    assert client_weights([2, 1, 1]).tolist() == [0.5, 0.25, 0.25]
+    assert client_weights([0, 0, 0]).tolist() == [1 / 3] * 3
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        # eta = 0.1, server step 2; zeta of those who arrived: 0.5 and 0.125
+        ("renorm", [2 * 0.1 * 0.8, 0, 2 * 0.1 * 0.2, 0]),
+        ("mean_one", [2 * 0.1 * 4 * 0.5 / 2, 0, 2 * 0.1 * 4 * 0.125 / 2, 0]),
+        ("uniform", [2 * 0.1 / 2, 0, 2 * 0.1 / 2, 0]),
+        ("literal", [2 * 0.5 / 2, 0, 2 * 0.125 / 2, 0]),
+    ],
+)
+def test_steps_by_hand(rule: Any, expected: list[float]) -> None:
+    steps = update_steps(ZETA, ARRIVED, client_lr=0.1, rule=rule, server_lr=2.0)
+    assert steps == pytest.approx(expected, abs=1e-15)
+
+
+@given(st.integers(1, 30), st.floats(1e-3, 1.0))
+def test_equal_weights_and_full_delivery_make_them_agree(m: int, lr: float) -> None:
+    zeta, everybody = np.full(m, 1 / m), np.ones(m, bool)
+    renorm, mean_one, uniform, literal = (
+        update_steps(zeta, everybody, lr, rule=rule)
+        for rule in ("renorm", "mean_one", "uniform", "literal")
+    )
+    assert mean_one == pytest.approx(renorm, rel=1e-12)
+    assert uniform == pytest.approx(renorm, rel=1e-12)
+    assert literal * (m * lr) == pytest.approx(renorm, rel=1e-12)  # the stated factor 1/(M eta)
+
+
+@pytest.mark.parametrize("rule", AGGREGATIONS)
+def test_nobody_arrived_moves_nothing(rule: Any) -> None:
+    assert update_steps(ZETA, [False] * 4, 0.1, rule=rule).tolist() == [0, 0, 0, 0]
+
+
+def test_arrivals_without_weight_share_equally() -> None:
+    steps = update_steps([1.0, 0.0, 0.0], [False, True, True], 0.1)
+    assert steps == pytest.approx([0, 0.05, 0.05])
+
+
+def test_staleness_weights() -> None:
+    assert staleness_weight([0, 1, 8], a=0.5).tolist() == pytest.approx([1, 2**-0.5, 1 / 3])
+    hinge = staleness_weight([0, 4, 5, 14], "hinge", a=0.5, b=4)
+    assert hinge.tolist() == pytest.approx([1, 1, 1 / 1.5, 1 / 6])
+    assert staleness_weight([0, 9], "constant").tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: client_weights([1, -1]),
+        lambda: client_weights([1, float("nan")]),
+        lambda: client_weights([]),
+        lambda: update_steps(ZETA, [True], 0.1),
+        lambda: update_steps(ZETA, ARRIVED, 0.0),
+        lambda: update_steps(ZETA, ARRIVED, 0.1, server_lr=float("nan")),
+        lambda: update_steps(ZETA, ARRIVED, 0.1, rule="sum"),  # type: ignore[arg-type]
+        lambda: staleness_weight([-1]),
+        lambda: staleness_weight([1], "linear"),  # type: ignore[arg-type]
+    ],
+)
+def test_bad_input_is_refused(call: Any) -> None:
+    with pytest.raises(ParameterError):
+        call()

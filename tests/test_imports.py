@@ -1,0 +1,42 @@
+"""What importing the package brings along, and what it does not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import freshband
+
+EXTRAS = ["torch", "flwr", "ray", "plotly", "safetensors", "sklearn", "tensorboard"]
+HEAVY = ["numpy", "numba", "pandas", "xarray", "scipy", "matplotlib", "pydantic", "typer", "rich"]
+
+
+def imported(statement: str, names: list[str]) -> list[str]:
+    """Which modules a fresh interpreter has imported after a statement."""
+    code = f"{statement}; import sys; print(*[n for n in {names!r} if n in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+def test_import_is_instant() -> None:
+    assert imported("import freshband", EXTRAS + HEAVY) == []
+
+
+def test_using_it_needs_no_extra() -> None:
+    use = (
+        "import freshband; freshband.Coordinator('random'); freshband.simulate; "
+        "import freshband.cli.app, freshband.reporting.curves"
+    )
+    assert imported(use, EXTRAS) == []
+
+
+def test_public_names() -> None:
+    assert sorted(freshband.__all__) == dir(freshband)
+    for name in freshband.__all__:
+        assert getattr(freshband, name) is not None
+    with pytest.raises(AttributeError, match="module 'freshband' has no attribute 'simulte'"):
+        freshband.simulte  # noqa: B018
