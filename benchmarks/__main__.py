@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import platform
+import statistics
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
@@ -23,26 +24,34 @@ PARTS = ("simulation", "smpybandits", "scaling", "coordinator", "detector")
 RESULTS = Path(__file__).with_name("results.json")
 
 
-def _smpybandits(python: Path | None, exact: bool, repeats: int) -> dict[str, Any] | None:
+def _smpybandits(python: Path, exact: bool, repeats: int) -> dict[str, Any]:
     """Time SMPyBandits' GLR-UCB beside ours, both with one client."""
-    if python is None:
-        return None
     script = Path(__file__).with_name("peer_smpybandits.py")
     rounds = simulation.ROUNDS
 
-    def theirs(form: str) -> float:
-        done = subprocess.run(
-            [python, script, str(rounds), form], capture_output=True, text=True, check=True
-        )
+    def theirs(form: str, seed: int, segments: int) -> float:
+        command = [str(python), str(script), str(rounds), form, str(seed), str(segments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
         return float(done.stdout.split()[-1])
 
-    lazy = theirs("lazy")
-    ours = interleave({"ours": simulation.single_run("glr-cucb", clients=1)}, repeats)["ours"]
-    result = {"rounds": rounds, "ours_s": ours, "lazy_s": lazy, "times_lazy": lazy / ours}
+    ours = interleave(
+        {
+            "6": simulation.single_run("glr-cucb", clients=1),
+            "1": simulation.single_run("glr-cucb", clients=1, breakpoints=0),
+        },
+        repeats,
+    )
+    # its cost depends on how long histories grow, so the mean over some instances is compared
+    moving = statistics.mean(theirs("lazy", seed, 6) for seed in range(5))
+    still = statistics.mean(theirs("lazy", seed, 1) for seed in range(2))
+    rows = {
+        "default test, 5 breakpoints": {"theirs_s": moving, "ours_s": ours["6"]},
+        "default test, no breakpoint": {"theirs_s": still, "ours_s": ours["1"]},
+    }
     if exact:
-        slow = theirs("exact")
-        result |= {"exact_s": slow, "times_exact": slow / ours}
-    return result
+        slow = theirs("exact", 0, 6)
+        rows["exact test, 5 breakpoints"] = {"theirs_s": slow, "ours_s": ours["6"]}
+    return {"rounds": rounds, "rows": rows}
 
 
 def main() -> None:
@@ -69,10 +78,9 @@ def main() -> None:
     if "simulation" in parts:
         results["simulation"] = simulation.table(args.repeats)
     if "smpybandits" in parts and args.smpybandits is not None:
-        before = results.get("smpybandits") or {}
-        results["smpybandits"] = before | (
-            _smpybandits(args.smpybandits, args.exact, args.repeats) or {}
-        )
+        before = (results.get("smpybandits") or {}).get("rows", {})
+        results["smpybandits"] = _smpybandits(args.smpybandits, args.exact, args.repeats)
+        results["smpybandits"]["rows"] = before | results["smpybandits"]["rows"]
     if "scaling" in parts:
         results["scaling"] = scaling.table(args.repeats)
     if "coordinator" in parts:

@@ -11,9 +11,10 @@ from SMPyBandits.Policies import UCB  # noqa: E402
 from SMPyBandits.Policies.GLR_UCB import BernoulliGLR_IndexPolicy  # noqa: E402
 
 rounds, exact = int(sys.argv[1]), sys.argv[2] == "exact"
+seed, segments = int(sys.argv[3]), int(sys.argv[4])
 options = {"lazy_detect_change_only_x_steps": 1, "lazy_try_value_s_only_x_steps": 1}
-rng = np.random.default_rng(0)
-means = np.repeat(rng.uniform(0.1, 0.9, (6, 5)), -(-rounds // 6), axis=0)[:rounds]
+rng = np.random.default_rng(seed)
+means = rng.uniform(0.1, 0.9, (segments, 5)).repeat(-(-rounds // segments), axis=0)[:rounds]
 air = rng.random((rounds, 5)) < means
 policy = BernoulliGLR_IndexPolicy(5, horizon=rounds, policy=UCB, **(options if exact else {}))
 policy.startGame()

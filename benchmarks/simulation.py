@@ -22,19 +22,24 @@ def draw_air(rounds: int = ROUNDS, n_channels: int = N_CHANNELS) -> Callable[[in
     """Return the yardstick: one comparison of uniforms with the means, nothing learned."""
     model = build("piecewise", n_channels=n_channels, n_breakpoints=BREAKPOINTS)
     means = open_air(model, rounds, seed=0).block(rounds).means
+    rng = np.random.default_rng(0)
 
     def draw(turn: int) -> object:
-        return np.random.default_rng(turn).random((rounds, n_channels)) < means
+        return rng.random((rounds, n_channels)) < means
 
     return draw
 
 
 def single_run(
-    policy: str, rounds: int = ROUNDS, n_channels: int = N_CHANNELS, clients: int = CLIENTS
+    policy: str,
+    rounds: int = ROUNDS,
+    n_channels: int = N_CHANNELS,
+    clients: int = CLIENTS,
+    breakpoints: int = BREAKPOINTS,
 ) -> Callable[[int], object]:
     """Return one whole run of one policy on one thread: draw the air, play, measure."""
     plan = Plan(
-        model=build("piecewise", n_channels=n_channels, n_breakpoints=BREAKPOINTS),
+        model=build("piecewise", n_channels=n_channels, n_breakpoints=breakpoints),
         policies=[parse_policy(policy)],
         clients=clients,
         rounds=rounds,

@@ -1,0 +1,42 @@
+"""The examples run."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_base_station_continues_where_it_was_stopped(tmp_path: Path, capsys: Any) -> None:
+    station = load("base_station")
+    station.ROUNDS = 200
+    station.main(tmp_path / "state.npz")
+    station.ROUNDS = 300
+    station.main(tmp_path / "state.npz")
+    printed = capsys.readouterr().out
+    assert "continuing after round 200" in printed
+    assert "ages after 300 rounds" in printed
+
+
+def test_losing_cases_prints_a_table(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    cases = load("losing_cases")
+    monkeypatch.setattr(cases, "AIRS", {"stationary": ("stationary", {})})
+    monkeypatch.setattr(cases, "POLICIES", ["random", "glr-cucb"])
+    cases.main(runs=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "| policy | stationary |"
+    assert lines[3].startswith("| `glr-cucb` | **")  # it beats random
