@@ -136,8 +136,14 @@ class Coordinator:
         """The plan whose outcome is not observed yet (a copy), or None."""
         return self._desk.assignment.copy() if self._planned else None
 
-    def plan(self) -> NDArray[np.int64]:
+    def plan(self, contributions: ArrayLike | None = None) -> NDArray[np.int64]:
         """Return the channel of each client for the coming round, shape (n_clients,).
+
+        Parameters
+        ----------
+        contributions : array of float >= 0, shape (n_clients,), optional
+            What each client's update is worth (33), from training: needed with ``+priority``, and
+            only there.
 
         Raises
         ------
@@ -148,12 +154,36 @@ class Coordinator:
             raise SequenceError(
                 f"round {self._round + 1} is planned already (see .pending): observe it first"
             )
+        self._desk.priorities[:] = self._read_contributions(contributions)
         if self._round >= self._reserved:
             self._scheduler = reserve(self._scheduler, _ROOM)
             self._reserved = self._round + _ROOM
         _plan(self._scheduler, self._matching, self._desk, self._rng, self._round + 1)
         self._planned = True
         return self._desk.assignment.copy()
+
+    def _read_contributions(self, contributions: ArrayLike | None) -> NDArray[np.float64]:
+        if contributions is None:
+            if self.policy.needs_contributions:
+                raise ParameterError(
+                    f"{self.policy.name!r} ranks clients by what training says of them: call "
+                    "plan(contributions)"
+                )
+            return np.zeros(self.n_clients)
+        if not self.policy.needs_contributions:
+            raise ParameterError(
+                f"contributions are for '+priority' only; {self.policy.name!r} does not use them"
+            )
+        try:
+            worth = np.asarray(contributions, dtype=np.float64)
+        except (TypeError, ValueError):
+            worth = np.zeros(0)
+        if worth.shape != (self.n_clients,) or not np.isfinite(worth).all() or (worth < 0).any():
+            raise ParameterError(
+                f"contributions must be {self.n_clients} finite numbers >= 0, one per client, "
+                f"got {shown(contributions)}"
+            )
+        return worth
 
     def observe(self, delivered: ArrayLike | Sequence[bool | None]) -> int | None:
         """Learn which updates got through.

@@ -35,6 +35,7 @@ class Policy:
     scheduler : Scheduler
         Hyper-parameters, already validated.
     matching : Matching
+        The same for the matching; options by the names of its parameters go there.
     aware : str or None
         ``"per_client"``, ``"sum"`` or None.
     options : dict
@@ -47,6 +48,11 @@ class Policy:
     matching_name: str
     aware: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def needs_contributions(self) -> bool:
+        """Whether the matching cannot do without contributions from training."""
+        return bool(getattr(self.matching, "needs_contributions", False))
 
     def start(
         self,
@@ -89,15 +95,25 @@ def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -
         raise UnknownNameError(f"{name} has no preset {preset!r}; {nearest(preset, kind.presets)}")
     matching, aware = _read_tokens(text, tokens)
     matching = matching or kind.matchings.get(preset, "age")
-    settings = {**kind.presets[preset], **given}
+    rule = cast(type[Parameters], matchings.registry[matching])
+    to_rule = {key: value for key, value in given.items() if key in rule.model_fields}
+    to_scheduler = {key: value for key, value in given.items() if key not in to_rule}
+    settings = {**kind.presets[preset], **to_scheduler}
     scheduler = cast(schedulers.Scheduler, cast(type[Parameters], kind)(**settings))
+    pairing = rule(**to_rule)
     if aware == "per_client" and getattr(scheduler, "aa_update", "skip") == "propensity":
         raise ParameterError(
             "aa_update='propensity' is exact with +aa-sum only: the probability of a set "
             "under +aa is unknown; use aa_update='skip'"
         )
-    rule = matchings.registry[matching]
-    return Policy(text.strip(), scheduler, rule(), matching, aware, _plain(scheduler, given))
+    return Policy(
+        text.strip(),
+        scheduler,
+        cast(matchings.Matching, pairing),
+        matching,
+        aware,
+        _plain(scheduler, to_scheduler) | _plain(pairing, to_rule),
+    )
 
 
 def read_options(name: str, options: object) -> dict[str, Any]:
@@ -109,10 +125,10 @@ def read_options(name: str, options: object) -> dict[str, Any]:
     return dict(options)
 
 
-def _plain(scheduler: schedulers.Scheduler, given: dict[str, Any]) -> dict[str, Any]:
+def _plain(configured: object, given: dict[str, Any]) -> dict[str, Any]:
     """Return the options as JSON can write them, whatever numbers they came as."""
-    if isinstance(scheduler, Parameters):
-        return scheduler.model_dump(mode="json", include=set(given))
+    if isinstance(configured, Parameters):
+        return configured.model_dump(mode="json", include=set(given))
     return given
 
 

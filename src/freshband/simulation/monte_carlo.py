@@ -163,6 +163,10 @@ class Plan:
     def check(self) -> None:
         """Find out what cannot work before any run begins."""
         for policy in self.policies:
+            if policy.needs_contributions:
+                raise ParameterError(
+                    f"policy {policy.name!r} needs contributions, which only training can give"
+                )
             if not self.model.has_means and _selection(policy) == "mean":
                 raise ParameterError(
                     f"policy {policy.name!r} needs channel means, which these channels do not "

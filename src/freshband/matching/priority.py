@@ -1,0 +1,157 @@
+"""Priority matching: who matters most, and who waited longest, section V of the paper."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from freshband._jit import kernel
+from freshband.matching.base import match, register
+from freshband.parameters import Parameters
+from freshband.ranking import CLIENTS, sort_by
+
+__all__ = ["Priority", "PriorityState"]
+
+_SCALES = ("sum", "none", "running_max", "minmax")
+_SPREAD, _AGE, _WORTH = range(3)  # what maxima are kept of
+
+
+class PriorityState(NamedTuple):
+    """Running maxima, and room to sort clients in; W is the window, at least 1 row."""
+
+    clients: NDArray[np.int64]  # (M,)
+    priority: NDArray[np.float64]  # (M,) λ_i of the last round
+    recent: NDArray[np.float64]  # (W, 3) spread, oldest age and largest contribution of a round
+    beta: NDArray[np.float64]  # (1,) β
+    option: NDArray[np.int64]  # (2,) scale, and whether maxima are over a window
+    lot: NDArray[np.int64]  # (1,) makes ties fall differently in every run
+
+
+@kernel
+def _peak(matching: Any, t: int, what: int, value: float) -> float:
+    """Enter this round's value and return the maximum of all rounds, or of the window's."""
+    recent = matching.recent
+    if matching.option[1] == 0:
+        recent[0, what] = max(recent[0, what], value)
+    else:
+        recent[t % len(recent), what] = value
+    peak = 0.0
+    for row in range(len(recent)):
+        peak = max(peak, recent[row, what])
+    return peak
+
+
+@kernel
+def _write_contributions(matching: Any, t: int, contributions: Any) -> None:
+    """Write the contributions on the scale asked for into ``priority``."""
+    low, high, total = contributions[0], contributions[0], 0.0
+    for j in range(len(contributions)):
+        low = min(low, contributions[j])
+        high = max(high, contributions[j])
+        total += contributions[j]
+    peak = _peak(matching, t, _WORTH, high)
+    scale = matching.option[0]
+    for j in range(len(contributions)):
+        worth = contributions[j]
+        if scale == 0:
+            worth = worth / total if total > 0.0 else 1.0 / len(contributions)
+        elif scale == 2:
+            worth = worth / peak if peak > 0.0 else 0.0
+        elif scale == 3:
+            worth = (worth - low) / (high - low) if high > low else 0.0
+        matching.priority[j] = worth
+
+
+@match.register(PriorityState)
+def _match(
+    matching: PriorityState,
+    t: int,
+    chosen: Any,
+    scores: Any,
+    ages: Any,
+    priorities: Any,
+    rng: Any,
+    assignment: Any,
+) -> None:
+    n_clients = len(ages)
+    total, oldest = 0.0, 0.0
+    for j in range(n_clients):
+        total += ages[j]
+        oldest = max(oldest, float(ages[j]))
+    spread = 0.0
+    for j in range(n_clients):
+        spread += (ages[j] - total / n_clients) ** 2
+    most_spread = _peak(matching, t, _SPREAD, spread)
+    oldest_ever = _peak(matching, t, _AGE, oldest)
+    beta = matching.beta[0] * (spread / most_spread if most_spread > 0.0 else 0.0)
+    _write_contributions(matching, t, priorities)
+    for j in range(n_clients):
+        worth = matching.priority[j]
+        matching.priority[j] = (1.0 - beta) * worth + beta * (ages[j] / oldest_ever)
+        matching.clients[j] = j
+    sort_by(scores[0], t, chosen)
+    sort_by(matching.priority, t + CLIENTS + matching.lot[0], matching.clients)
+    for rank in range(n_clients):
+        assignment[matching.clients[rank]] = chosen[rank]
+
+
+@register("priority")
+@final
+class Priority(Parameters):
+    """The client of the highest priority gets the best channel, by contribution and age.
+
+    The priority of client i is `λ_i = (1 - β_t) C_i + β_t a_i / max a` with
+    `β_t = β V_t / max V` (equations (36) to (40)): contribution `C_i` decides while ages are
+    even, age decides when they are spread, `V_t = Σ (a_i - mean)^2`. Pairs ranks of clients with
+    ranks of channels, so it maximises `Σ λ_i mean_{k(i)}`. Contributions come from training:
+    `Coordinator.plan(contributions)`.
+
+    Parameters
+    ----------
+    beta : float in [0, 1], default 1
+        How far age may outweigh contribution, β.
+    contribution_scale : {"sum", "none", "running_max", "minmax"}, default "sum"
+        Contributions as shares of their sum (ζ of (43)), as they are (printed), by their largest
+        value so far, or stretched to [0, 1] each round.
+    norm_window : int >= 1, optional
+        Take the maxima over the last so many rounds; by default over all.
+
+    Notes
+    -----
+    **Deviations** (erratum E8). (1) β is not given in the paper. (2) `C` lies in [0, 2] and the
+    normalised age in (0, 1], so as printed contributions drown ages; the default scale makes both
+    comparable. (3) `V_t / max V` is 0/0 at first and read as 0. (4) With equal contributions and
+    β = 1 it is not quite `age`: while ages are even, ties are drawn by lot.
+
+    Examples
+    --------
+    >>> from freshband import Coordinator
+    >>> coordinator = Coordinator("cucb+priority", n_clients=2, n_channels=2, seed=0)
+    >>> for t in range(40):
+    ...     plan = coordinator.plan(contributions=[0.2, 0.8])
+    ...     _ = coordinator.observe(plan == 1)
+    >>> coordinator.plan(contributions=[0.2, 0.8]).shape
+    (2,)
+    """
+
+    needs_contributions: ClassVar[bool] = True
+
+    beta: float = Field(default=1.0, ge=0, le=1)
+    contribution_scale: Literal["sum", "none", "running_max", "minmax"] = "sum"
+    norm_window: int | None = Field(default=None, ge=1)
+
+    def start(self, n_clients: int, lot: int = 0) -> PriorityState:
+        """Allocate the state."""
+        return PriorityState(
+            clients=np.arange(n_clients),
+            priority=np.zeros(n_clients),
+            recent=np.zeros((self.norm_window or 1, 3)),
+            beta=np.array([self.beta]),
+            option=np.array(
+                [_SCALES.index(self.contribution_scale), self.norm_window is not None], np.int64
+            ),
+            lot=np.array([lot], np.int64),
+        )
