@@ -43,14 +43,19 @@ def _smpybandits(python: Path, exact: bool, repeats: int) -> dict[str, Any]:
     )
     # its cost depends on how long histories grow, so the mean over some instances is compared
     moving = statistics.mean(theirs("lazy", seed, 6) for seed in range(5))
+    plain = statistics.mean(theirs("plain", seed, 6) for seed in range(5))
     still = statistics.mean(theirs("lazy", seed, 1) for seed in range(2))
     rows = {
-        "default test, 5 breakpoints": {"theirs_s": moving, "ours_s": ours["6"]},
-        "default test, no breakpoint": {"theirs_s": still, "ours_s": ours["1"]},
+        "GLR-UCB, 5 breakpoints": {"theirs_s": plain, "ours_s": ours["6"]},
+        "Bernoulli GLR-UCB, 5 breakpoints": {"theirs_s": moving, "ours_s": ours["6"]},
+        "Bernoulli GLR-UCB, no breakpoint": {"theirs_s": still, "ours_s": ours["1"]},
     }
     if exact:
         slow = theirs("exact", 0, 6)
-        rows["exact test, 5 breakpoints"] = {"theirs_s": slow, "ours_s": ours["6"]}
+        rows["Bernoulli GLR-UCB, exact test, 5 breakpoints"] = {
+            "theirs_s": slow,
+            "ours_s": ours["6"],
+        }
     return {"rounds": rounds, "rows": rows}
 
 

@@ -37,7 +37,8 @@ def _smpybandits(part: dict[str, Any]) -> str:
         "## Against SMPyBandits\n\n"
         f"One run of GLR-UCB with one client, five channels and {part['rounds']:,} rounds; ours "
         "always takes the exact test. SMPyBandits 0.9.7 plays one arm a round, so we do too. By "
-        "default it tests only every 10th observation and every 10th split. Its cost grows with "
+        "default it tests only every 10th observation and every 10th split; its plain GLR-UCB uses "
+        "the Gaussian divergence. Its cost grows with "
         "the square of the time between changes, so its rows are means over five (or two) "
         "instances, the exact one a single run.\n\n"
         + _table(
