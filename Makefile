@@ -52,7 +52,7 @@ demo: setup ## Compare schedulers on the paper's Fig. 2(a): a table, results/dem
 	@mkdir -p results
 	$(BIN)/freshband simulate --channels fig2 \
 		--policies random,m-exp3:paper,m-exp3:paper+aa,glr-cucb:paper,glr-cucb:paper+aa,m-exp3,glr-cucb,glr-cucb+aa \
-		--clients 2 --rounds 20000 --runs 20 --seed 0 --plot results/demo.png --out results/demo.nc
+		--clients 2 --rounds 20000 --runs 20 --seed 0 --log --plot results/demo.png --out results/demo.nc
 
 docs: setup ## Build the documentation into site/, with every warning an error
 	$(MKDOCS) build --strict

@@ -62,7 +62,15 @@ def _update(scheduler: Any, t: int, assignment: Any, outcome: Any, overridden: A
 @register("epsilon-greedy")
 @final
 class EpsilonGreedy(Parameters):
-    """Random channels with probability epsilon, else the best means so far."""
+    """Random channels with probability epsilon, else the best means so far.
+
+    Parameters
+    ----------
+    epsilon : float in [0, 1], default 0.1
+        Share of random rounds.
+    discount : float in (0, 1), optional
+        Fade what was heard by this factor each round.
+    """
 
     presets: ClassVar[Presets] = {"corrected": {}}
     matchings: ClassVar[Matchings] = {}

@@ -123,7 +123,10 @@ def test_a_policy_must_be_text(text: Any) -> None:
         ("cucb+aa_sum", r"unknown token '\+aa_sum'.*did you mean 'aa-sum'\?"),
         ("cucb+", r"unknown token '\+' in policy 'cucb\+'"),
         ("cucb++aa", r"unknown token '\+' in policy"),
-        ("cucb+zzz", r"unknown token '\+zzz'.*known: aa, aa-sum, age, fixed, priority, random, rotate"),
+        (
+            "cucb+zzz",
+            r"unknown token '\+zzz'.*known: aa, aa-sum, age, fixed, priority, random, rotate",
+        ),
     ],
 )
 def test_unknown_names_get_the_nearest(text: str, message: str) -> None:

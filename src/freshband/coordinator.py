@@ -121,6 +121,12 @@ class Coordinator:
         if self._log is not None:
             _check_writable(self._log)
 
+    def __repr__(self) -> str:
+        return (
+            f"Coordinator({self.policy.name!r}, n_clients={self.n_clients}, "
+            f"n_channels={self.n_channels}, seed={self.seed}) after round {self._round}"
+        )
+
     @property
     def round(self) -> int:
         """Rounds observed so far."""

@@ -145,7 +145,7 @@ def test_a_file_of_ones_own_is_imported_first(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("nothing.py", None, "cannot import nothing.py: not a Python file with the name of a mod"),
+        ("nothing.py", None, "cannot import nothing.py: no such file"),
         ("plugin.txt", "", "cannot import plugin.txt: not a Python file"),
         ("my plugin.py", "", "cannot import my plugin.py: not a Python file with the name of a"),
         ("json.py", "", "cannot import json.py: there is a module 'json' already, rename it"),

@@ -24,8 +24,8 @@ from freshband.reporting.curves import (
 from tests.simulation.refusing import refused
 
 MEASURES = {
-    "regret": "AoI regret against mean+age",
-    "regret_rotate": "AoI regret against mean+rotate",
+    "regret": "AoI regret against the mean+age oracle",
+    "regret_rotate": "AoI regret against the mean+rotate oracle",
     "age": "cumulative AoI, all clients",
     "variance": "cumulative AoI variance",
 }
@@ -197,3 +197,13 @@ def test_pictures_are_the_same_every_time(result: xr.Dataset, tmp_path: Path) ->
     for name in ("a.png", "b.png"):
         save_figure(draw_curves(result), tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_a_logarithmic_axis_on_demand(result: xr.Dataset) -> None:
+    assert draw_curves(result).axes[0].get_yscale() == "linear"
+    axes = draw_curves(result, "age", log=True).axes[0]
+    assert axes.get_yscale() == "log"
+    assert axes.get_ylim()[0] > 0
+    below = result.copy(deep=True)
+    below["regret_curve"] = below["regret_curve"] - 1000.0
+    assert draw_curves(below, log=True).axes[0].get_yscale() == "symlog"

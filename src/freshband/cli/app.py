@@ -76,8 +76,10 @@ def _import_file(path: Path) -> None:
     import importlib.util
 
     name = path.stem
+    if not path.is_file():
+        raise FileError(f"cannot import {path}: no such file")
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None or not path.is_file() or not name.isidentifier():
+    if spec is None or spec.loader is None or not name.isidentifier():
         raise FileError(f"cannot import {path}: not a Python file with the name of a module")
     taken = sys.modules[name].__spec__ if name in sys.modules else importlib.util.find_spec(name)
     if taken is not None and Path(taken.origin or "").resolve() != path.resolve():
@@ -90,10 +92,13 @@ def _import_file(path: Path) -> None:
         raise
     except Exception as error:
         del sys.modules[name]
-        line = traceback.extract_tb(error.__traceback__)[-1]
+        if isinstance(error, SyntaxError):
+            where, line, text = error.filename, error.lineno, error.msg
+        else:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            where, line, text = last.filename, last.lineno, str(error)
         raise FileError(
-            f"cannot import {path}: {type(error).__name__} in {line.filename}, line "
-            f"{line.lineno}: {error}"
+            f"cannot import {path}: {type(error).__name__} in {where}, line {line}: {text}"
         ) from None
 
 

@@ -83,6 +83,6 @@ def _explain(console: Any, kind: str, name: str, thing: Any) -> None:
     console.rule(f"[bold]{name}[/bold] ({kind.removesuffix('s')})", align="left")
     console.print(escape(inspect.getdoc(thing) or ""), highlight=False, soft_wrap=True)
     presets = getattr(thing, "presets", {})
-    for preset, values in presets.items():
+    for preset, values in presets.items() if len(presets) > 1 else ():
         given = ", ".join(f"{key}={value!r}" for key, value in values.items())
         console.print(f"preset [bold]{name}:{preset}[/bold]  {escape(given) or 'the defaults'}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["simulate"]
 
 # What a narrow terminal does without, in this order.
-_SPARE = ("M rounds/s", "Jain", "oldest", "delay", "alarms", "vs rotate", "growth", "cum. variance")
+_SPARE = ("M rounds/s", "Jain", "oldest", "delay", "alarms", "cum. variance", "vs rotate")
 
 
 class Format(StrEnum):
@@ -48,7 +48,7 @@ def simulate(
         str,
         typer.Option(
             help="Comma-separated policies, each scheduler[:preset][+token...]; tokens are "
-            "matchings (age, rotate, random, fixed), aa and aa-sum."
+            "matchings (age, rotate, random, fixed; priority needs training), aa and aa-sum."
         ),
     ] = "random,m-exp3,glr-cucb",
     settings: Annotated[
@@ -100,6 +100,9 @@ def simulate(
         Path | None, typer.Option(help="Draw curves with standard-error bands (png, pdf, svg).")
     ] = None,
     measure: Annotated[Measure, typer.Option(help="What the plot shows.")] = Measure.regret,
+    log: Annotated[
+        bool, typer.Option("--log", help="Logarithmic axis, for policies orders apart.")
+    ] = False,
     like: Annotated[
         Path | None,
         typer.Option(
@@ -156,7 +159,7 @@ def simulate(
     if plot is not None:
         from freshband.reporting.curves import draw_curves, save_figure
 
-        save_figure(draw_curves(result, measure.value), plot)
+        save_figure(draw_curves(result, measure.value, log=log), plot)
     if output is Format.json:
         sys.stdout.write(json.dumps(summarise(result), indent=2) + "\n")
     else:
@@ -234,12 +237,11 @@ def _columns(
     """Return the table's columns by heading, a cell for each policy."""
     columns: dict[str, list[str]] = {}
     for name, row in rows.items():
-        growth, speed, alarmed = row["growth_exponent"], row["rounds_per_second"], row["alarms"]
+        speed, alarmed = row["rounds_per_second"], row["alarms"]
         cells = {
             main: _cell(row[main]),
             "vs rotate": _cell(row["regret_rotate"]),
             "behind best": "—" if name == best else _paired(result, main, name, best),
-            "growth": "—" if growth is None else f"T^{growth:.2f}",
             "mean age": _cell(row["mean_age"], 3),
             "cum. variance": _cell(row["cumulative_variance"]),
             "oldest": _cell(row["max_age"], error=False),

@@ -21,6 +21,7 @@ _EXACT = 300  # rounds up to which every state is shown on its own
 _BINS = 480  # columns of a map of rates otherwise: about what a printed figure resolves
 _POOLED = 4  # of these make a column of a map of states: narrower ones show noise
 _WINDOW = 24  # and make a running average
+_TOLD = 300  # breakpoints up to which each is marked above the map
 _MARKED = 60  # breakpoints up to which each gets its line
 _COLOURS = "viridis"  # readable in grey and with any colour vision
 
@@ -153,6 +154,8 @@ def _paint(
 
 def _mark(axes: Axes, air: _Air) -> None:
     """Mark breakpoints above the map and, where they are few, the channels that change."""
+    if len(air.breakpoints) > _TOLD:
+        return  # a row of marks without gaps says nothing; the title has their number
     places = air.breakpoints - 0.5  # between the round before and the round of the change
     figure = axes.get_figure(root=True)
     assert figure is not None  # the axes were made by one

@@ -28,15 +28,15 @@ COLOURS = (
 _FORMATS = ("png", "pdf", "svg", "eps", "jpg", "tif", "webp")
 _DASHES = ("-", "--", "-.", ":")
 _LABELS = {
-    "regret": "AoI regret against mean+age",
-    "regret_rotate": "AoI regret against mean+rotate",
+    "regret": "AoI regret against the mean+age oracle",
+    "regret_rotate": "AoI regret against the mean+rotate oracle",
     "regret_fixed": "AoI regret against the best fixed set",
     "age": "cumulative AoI, all clients",
     "variance": "cumulative AoI variance",
 }
 
 
-def draw_curves(result: xr.Dataset, measure: str = "regret") -> Figure:
+def draw_curves(result: xr.Dataset, measure: str = "regret", *, log: bool = False) -> Figure:
     """Draw a measure over rounds: mean over runs, with a band of one standard error.
 
     Parameters
@@ -45,6 +45,8 @@ def draw_curves(result: xr.Dataset, measure: str = "regret") -> Figure:
         From `freshband.simulate` or `freshband.load_result`.
     measure : {"regret", "regret_rotate", "regret_fixed", "age", "variance"}
         Where channels have no means, ``regret`` falls back to ``regret_fixed``.
+    log : bool, default False
+        A logarithmic axis, for policies that differ by orders of magnitude.
 
     Examples
     --------
@@ -75,9 +77,23 @@ def draw_curves(result: xr.Dataset, measure: str = "regret") -> Figure:
     axes.set_xlabel("round")
     axes.set_ylabel(_LABELS[measure])
     axes.set_xlim(0, config["rounds"])
+    if log:
+        means = curves.mean("run").values
+        largest = float(np.abs(means).max()) or 1.0
+        if means.min() < 0:  # regrets can be: linear near 0
+            axes.set_yscale("symlog", linthresh=largest / 1000)
+        else:
+            axes.set_yscale("log")
+            axes.set_ylim(bottom=largest / 2000)
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8, title="policy, worst first", title_fontsize=8)
+    axes.legend(
+        frameon=False,
+        fontsize=8,
+        ncols=2 if log else 1,
+        title="policy, worst first",
+        title_fontsize=8,
+    )
     several = config["runs"] > 1
     axes.set_title(
         f"{config['channels']}: M = {config['clients']}, {config['runs']} run"
