@@ -32,6 +32,6 @@ def on_page_content(html: str, *, page: Any, **_: Any) -> str:
 
     # Odd pieces are tags, code and links: only the text between them changes.
     pieces = re.split(r"(<(?:pre|code|a)\b.*?</(?:pre|code|a)>|<[^>]*>)", html, flags=re.DOTALL)
-    pattern = re.compile(r"(?:SPEC )?\b(?P<number>E\d{1,2})(?P<letter>[a-i]?)\b")
+    pattern = re.compile(r"\b(?P<number>E\d{1,2})(?P<letter>[a-i]?)\b")
     pieces[::2] = [pattern.sub(link, piece) for piece in pieces[::2]]
     return "".join(pieces)

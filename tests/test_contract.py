@@ -281,7 +281,7 @@ def test_options_are_not_written_to() -> None:
 
 @pytest.mark.parametrize("policy", presets("oracle")[:2])
 def test_an_oracle_follows_its_channels_wherever_they_are(policy: str) -> None:
-    """SPEC T16, exactly: with distinct means no tie depends on a channel's number."""
+    """T16, exactly: with distinct means no tie depends on a channel's number."""
     air = draw()
     order = np.array([3, 0, 4, 2, 1])
     moved = Block(air.states[:, order].copy(), air.means[:, order].copy())
@@ -298,7 +298,7 @@ def test_an_oracle_follows_its_channels_wherever_they_are(policy: str) -> None:
 def test_a_saved_run_continues_identically(
     policy: str, in_the_middle: bool, tmp_path: Path
 ) -> None:
-    """SPEC T18, across the point where the coordinator makes room for more rounds."""
+    """T18, across the point where the coordinator makes room for more rounds."""
     rounds, cut = ROOM + 200, 700
     air = draw(rounds)
     whole = Coordinator(policy, CLIENTS, CHANNELS, seed=3, horizon=rounds)

@@ -508,9 +508,9 @@ def test_most_observations_need_no_evaluation(monkeypatch: pytest.MonkeyPatch) -
 def test_median_delay_and_location(
     before: float, after: float, healthy: int, spec: int, watched: int
 ) -> None:
-    """SPEC T5, δ = 0.001, the paper's threshold.
+    """T5, δ = 0.001, the paper's threshold.
 
-    The margin is 4 % for SPEC's own sampling error, one observation for its rounding, and five
+    The margin is 4 % for the prototype's sampling error, one observation for its rounding, and five
     standard errors of our median: 1.25 sd / sqrt(runs).
     """
     runs = 3000 if COMPILED else 3
@@ -532,7 +532,7 @@ def test_median_delay_and_location(
 
 @pytest.mark.parametrize(("rate", "spec"), [(0.02, 1), (0.1, 7), (0.5, 10), (0.9, 6)])
 def test_false_alarms_in_20_000_samples(rate: float, spec: int) -> None:
-    """SPEC E15g, δ = 0.05: so many of 1000 streams alarm; five sigma of two Poisson counts."""
+    """erratum E15g, δ = 0.05: so many of 1000 streams alarm; five sigma of two Poisson counts."""
     runs = 1000 if COMPILED else 1
     rng = np.random.default_rng(30)
     detector = Glr(delta=0.05).start(1)

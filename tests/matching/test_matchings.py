@@ -82,7 +82,7 @@ def test_age_solves_the_assignment_program(table: dict[str, Any]) -> None:
 
 
 def test_rotation_is_the_printed_one() -> None:
-    """Client j in round t takes rank ((j + t) mod M) + 1, all counted from 1 (SPEC E6)."""
+    """Client j in round t takes rank ((j + t) mod M) + 1, all counted from 1 (erratum E6)."""
     scores = [0.1, 0.9, 0.5, 0.7]  # ranks: channel 1, 3, 2, 0
     table = {"chosen": [0, 2, 1], "scores": scores, "ages": [1, 1, 1]}  # ranks 1, 2, 0
     assert matched("rotate", {"t": 1, **table}) == [0, 1, 2]  # ranks 3, 1, 2

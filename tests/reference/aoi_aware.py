@@ -1,4 +1,4 @@
-"""The two AoI-aware rules of SPEC E16, as they read."""
+"""The two AoI-aware rules of erratum E16, as they read."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def limits(length: int, delta: float, rule: str) -> NDArray[np.float64]:
 
 
 def limit(n: ArrayLike, delta: float, rule: str) -> NDArray[np.float64]:
-    """beta(n, delta) of SPEC E15g, written as there."""
+    """beta(n, delta) of erratum E15g, written as there."""
     n = np.asarray(n, np.float64)
     if rule == "lai":
         return np.log(n * np.sqrt(n) / delta)

@@ -1,7 +1,7 @@
 """Algorithm 2 with lists, a scan over all splits, and nothing remembered that can be recomputed.
 
-The printed algorithm with the corrections of SPEC E15: exploration 1-based, D = 0 first, means over
-what was heard since the restart, one restart a round.
+The printed algorithm with the corrections of erratum E15: exploration 1-based, D = 0 first, means
+over what was heard since the restart, one restart a round.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ def test_no_alpha_no_exploration_after_the_first_sweep() -> None:
 
 
 def test_the_papers_period() -> None:
-    """SPEC E15b: 4,493 rounds at T = 20000, N = 5."""
+    """erratum E15b: 4,493 rounds at T = 20000, N = 5."""
     alpha = 0.05 * math.sqrt(math.log(20_000) / 20_000)
     assert math.floor(5 / alpha) == 4493
     forced = sweeps(start(2, 5, 20_000, alpha="paper"), 20_000)

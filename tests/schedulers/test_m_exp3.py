@@ -267,7 +267,7 @@ def test_an_unknown_outcome_skips_the_round_but_not_the_known_means(share: float
 
 
 def test_an_overridden_round_is_skipped_by_default() -> None:
-    """Its set was not drawn with the probability of the one drawn: SPEC E16."""
+    """Its set was not drawn with the probability of the one drawn: erratum E16."""
     game = Game("m-exp3+aa", 2, 5, seed=13, gamma=0.2, discount=None)
     skipped = learnt_from = 0
     rng = np.random.default_rng(0)
@@ -390,7 +390,7 @@ def test_a_million_rounds_neither_overflow_nor_lose_a_weight() -> None:
             assert not np.isnan(array).any(), name
     assert np.isfinite(run.state.excess[: run.state.mark[m_exp3._PLAYED]]).all()
     assert np.isfinite(run.state.tree).all()
-    # half the rounds are uniform for ever (SPEC E12a): the best set gets .5 + .5/10
+    # half the rounds are uniform for ever (erratum E12a): the best set gets .5 + .5/10
     assert np.mean((np.sort(last, axis=1) == (0, 1)).all(axis=1)) == pytest.approx(0.55, abs=0.006)
 
     last = run.play(means[::-1], 1_500_000)[-100_000:]  # now the last two are the good ones

@@ -1,4 +1,4 @@
-"""What the cumulative age variance of Fig. 4 is (SPEC E18, T14)."""
+"""What the cumulative age variance of Fig. 4 is (erratum E18, T14)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_random_scheduling_of_equal_channels() -> None:
     assert 465 < exact < 475  # 475 without the start; the sum form would be 9400
     assert 5 * standard_error(variance) < exact / (CLIENTS - 1)  # so V/(M-1) would show
     deviation = variance.std(ddof=1)
-    # SPEC measured mean 465 and deviation 39 over 200 runs
+    # a prototype measured mean 465 and deviation 39 over 200 runs
     assert abs(variance.mean() - 465) < 5 * math.hypot(
         39 / math.sqrt(200), standard_error(variance)
     )
@@ -51,7 +51,7 @@ def test_fig_4_reduction_on_piecewise_channels() -> None:
     )  # fmt: skip
     variance = result.cumulative_variance
     by_lot, ours = variance.sel(policy="random").values, variance.sel(policy="glr-cucb").values
-    # SPEC: 503 with a deviation of 97 from instance to instance; the paper 480 -> 130
+    # prototype: 503 with a deviation of 97 from instance to instance; the paper 480 -> 130
     assert abs(by_lot.mean() - 503) < 5 * math.hypot(standard_error(by_lot), 97 / math.sqrt(40))
     saved = 1 - ours / by_lot
     assert saved.mean() - 5 * standard_error(saved) > 0.70

@@ -1,4 +1,4 @@
-"""Age regrets of single-source AoI bandits, against their authors' code (SPEC 5.4, T7)."""
+"""Age regrets of single-source AoI bandits, against their authors' code (T7)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.theory.margins import needs_compiler, standard_error
 
 pytestmark = needs_compiler
 
-#   regret and its standard error: the authors' code (60 runs), SPEC's own (300 runs)
+#   regret and its standard error: the authors' code (60 runs), a prototype's (300 runs)
 SLOW = {
     "cucb": ((3731, 78), (3819, 44)),
     "cucb+aa": ((1488, 67), (1522, 42)),

@@ -1,4 +1,4 @@
-"""Single-play regrets on Besson's problems, as published and as SPEC 5.1 has them (T6)."""
+"""Single-play regrets on Besson's problems, as published and as a prototype had them (T6)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = needs_compiler
 
 ROUNDS = 5000
 RUNS = {"besson-1": 1000, "besson-2": 1000, "besson-4": 200}  # standard errors about 1 %
-#            published (1000 runs), and SPEC's own (300 runs)
+#            published (1000 runs), and a prototype's (300 runs)
 REGRET = {
     "besson-1": {"kl-ucb": (270, 275), "thompson": (493, 504), "m-exp3+rotate": (352, 332)},
     "besson-2": {"kl-ucb": (162, 164), "thompson": (388, 377), "m-exp3+rotate": (310, 300)},

@@ -1,4 +1,4 @@
-"""Every policy meets the same air, whoever else is simulated (SPEC E5, T17)."""
+"""Every policy meets the same air, whoever else is simulated (erratum E5, T17)."""
 
 from __future__ import annotations
 

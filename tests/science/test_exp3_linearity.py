@@ -1,4 +1,4 @@
-"""M-Exp3 with γ = 0.5 has linear regret for ever; the tuned γ has not (SPEC E12, T9).
+"""M-Exp3 with γ = 0.5 has linear regret for ever; the tuned γ has not (erratum E12, T9).
 
 Once the weights have settled on the best set, each round is uniform with probability γ. A client
 in turn then delivers with the better, or the worse, channel of the set that was drawn, so the
@@ -56,14 +56,14 @@ def test_constant_gamma_is_linear_and_tuned_gamma_is_not() -> None:
     assert_mean(paper[:, 3], rate)
     assert_mean(paper[:, 3] - paper[:, 2], 0)
     assert standard_error(paper[:, 3] - paper[:, 2]) < 0.01 * rate  # so a slow-down would show
-    # SPEC measured .416 and .414 a round, random 1.098
+    # a prototype measured .416 and .414 a round, random 1.098
     assert abs(paper[:, 2:].mean() - 0.415) < 0.01
     assert abs(by_lot.mean() - 1.098) < 0.01
 
     assert tuned[:, 0].mean() > 20 * tuned[:, 3].mean()
     assert tuned[:, 3].mean() < 0.04 * paper[:, 3].mean()
     assert tuned[:, 3].mean() < 1.25 * settled_rate(0.0129)
-    # SPEC: 5588 after the first quarter, 6275 in the end
+    # prototype: 5588 after the first quarter, 6275 in the end
     at_first, in_the_end = tuned[:, 0] * ROUNDS / 4, tuned.sum(axis=1) * ROUNDS / 4
     assert abs(at_first.mean() - 5588) < 5 * np.sqrt(2) * standard_error(at_first)
     assert abs(in_the_end.mean() - 6275) < 5 * np.sqrt(2) * standard_error(in_the_end)

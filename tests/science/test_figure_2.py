@@ -1,4 +1,4 @@
-"""Fig. 2: who is better, by how much, and what breakpoints and channels cost (SPEC 4.2, T8)."""
+"""Fig. 2: who is better, by how much, and what breakpoints and channels cost (T8)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.theory.margins import needs_compiler, standard_error
 
 pytestmark = needs_compiler
 
-#   regret against mean+rotate with its standard error, against mean+age; SPEC 4.2 (40 instances)
+#   regret against mean+rotate with its standard error, against mean+age; a prototype (40 instances)
 TARGETS = {
     "random": (25_402, 688, 26_415),
     "m-exp3:paper": (19_086, 632, 20_099),
@@ -85,7 +85,7 @@ def test_figure_2c_more_channels_more_regret_then_hardly() -> None:
         )
         regret = result.regret_rotate.values.ravel()
         mean[n], error[n] = float(regret.mean()), standard_error(regret)
-        # SPEC gives no error, and 40 instances
+        # the prototype gave no error, and 40 instances
         assert abs(mean[n] - figure) <= 5 * error[n] * math.sqrt(1 + runs / 40)
     assert mean[5] - mean[3] > 5 * math.hypot(error[3], error[5])
     assert (mean[8] - mean[5]) / 3 < (mean[5] - mean[3]) / 2  # for each further channel

@@ -1,4 +1,4 @@
-"""On channels that never change, regret grows far slower than time (SPEC T20)."""
+"""On channels that never change, regret grows far slower than time (T20)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No channel and no client is preferred for its number (SPEC T16)."""
+"""No channel and no client is preferred for its number (T16)."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_curves_and_totals_are_those_of_the_rounds(result: xr.Dataset) -> None:
             cumulative = ages.sum(axis=1).cumsum()
             row = result.sel(policy=policy, run=run)
             np.testing.assert_array_equal(row.age_curve, cumulative[checkpoints])
-            spread = ages.var(axis=1).cumsum()  # per client, SPEC E18
+            spread = ages.var(axis=1).cumsum()  # per client, erratum E18
             np.testing.assert_allclose(row.variance_curve, spread[checkpoints], rtol=1e-12)
             np.testing.assert_array_equal(
                 row.delivered_curve, delivered.sum(axis=1).cumsum()[checkpoints]

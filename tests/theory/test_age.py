@@ -1,4 +1,4 @@
-"""Lemma 1, Lemma 2 and the age under rotation, by other means (SPEC E2, E4, E6)."""
+"""Lemma 1, Lemma 2 and the age under rotation, by other means (erratum E2, E4, E6)."""
 
 from __future__ import annotations
 

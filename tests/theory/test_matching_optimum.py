@@ -1,4 +1,4 @@
-"""Age matching attains the exact optimum for two clients, rotation does not (SPEC E6, T3)."""
+"""Age matching attains the exact optimum for two clients, rotation does not (erratum E6, T3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The closed forms against the simulator (SPEC T1, T2)."""
+"""The closed forms against the simulator (T1, T2)."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_random_and_oldest_first_service() -> None:
     assert ages == pytest.approx(float(mean_age_of_share(clients, served)), rel=1e-3)  # 4, not 80
     spread = spread_under_random_service(clients, served, rounds)
     assert_mean(by_lot.cumulative_variance.values / rounds, spread.mean())
-    assert spread[-1] == pytest.approx(11.84, rel=0.01)  # SPEC's figure; exactly 11.735
+    assert spread[-1] == pytest.approx(11.84, rel=0.01)  # the prototype's figure; exactly 11.735
 
     queue = result.sel(policy="oracle:mean+age")
     early = 20 * 2.5 - (5 + 30) + 20 * 2.5 - (5 + 10 + 30)  # ages of the first two rounds, from 1

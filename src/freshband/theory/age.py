@@ -47,9 +47,9 @@ def expected_age(
 
     Notes
     -----
-    **Deviations** (SPEC E2). Lemma 2 takes `P(a > τ) = ∏_{k=0}^{τ} (1 - μ_{t-k})`, one factor too
-    many: its sum lacks the leading 1, and puts the age at 0.111 where `μ = 0.9`, although no age
-    is below 1.
+    **Deviations** (erratum E2). Lemma 2 takes `P(a > τ) = ∏_{k=0}^{τ} (1 - μ_{t-k})`, one factor
+    too many: its sum lacks the leading 1, and puts the age at 0.111 where `μ = 0.9`, although no
+    age is below 1.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def constant_age(
 
     Notes
     -----
-    **Deviations** (SPEC E2). The printed series sums to `(1-μ)/μ`, see `expected_age`.
+    **Deviations** (erratum E2). The printed series sums to `(1-μ)/μ`, see `expected_age`.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def rotation_age(means: ArrayLike, *, by_phase: bool = False) -> NDArray[np.floa
     Notes
     -----
     **Deviations.** None: the paper has no such formula; it is the benchmark of Lemma 3, whose
-    clients take turns (SPEC E6).
+    clients take turns (erratum E6).
 
     Examples
     --------
@@ -195,8 +195,8 @@ def mean_age_of_share(
 
     Notes
     -----
-    **Deviations** (SPEC E4). (1) Equation (11) gives `M²/|S|`, which is the sum over clients, not
-    their mean. (2) The lemma needs memoryless, uniform service, which the paper does not say:
+    **Deviations** (erratum E4). (1) Equation (11) gives `M²/|S|`, which is the sum over clients,
+    not their mean. (2) The lemma needs memoryless, uniform service, which the paper does not say:
     oldest-first does better with the same |S|, so that "less age" is not the same as "more
     deliveries".
 
