@@ -40,7 +40,7 @@ def _smpybandits(part: dict[str, Any]) -> str:
         "default it tests only every 10th observation and every 10th split; its plain GLR-UCB uses "
         "the Gaussian divergence. Its cost grows with "
         "the square of the time between changes, so its rows are means over five (or two) "
-        "instances, the exact one a single run.\n\n"
+        "instances, the exact one a single run timed apart.\n\n"
         + _table(
             ["its setting", "SMPyBandits", "freshband", "ratio"],
             [
