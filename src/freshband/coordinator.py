@@ -32,6 +32,7 @@ from freshband.errors import (
 from freshband.parameters import file_path, whole_number
 from freshband.policy import Policy, parse_policy
 from freshband.rounds import observe_round, open_desk, plan_round
+from freshband.schedulers.base import means
 from freshband.schedulers.oracle import Oracle
 from freshband.seeding import Role, check_seed, generator
 from freshband.states import arrays, rebuild, reserve
@@ -66,6 +67,8 @@ class Coordinator:
         N.
     seed : int >= 0, default 0
         Makes every choice reproducible.
+    run : int >= 0, default 0
+        Which of the independent runs with this seed.
     options : mapping, optional
         Hyper-parameters of the scheduler, such as ``{"delta": 0.01}``.
     horizon : int >= 1, optional
@@ -89,6 +92,7 @@ class Coordinator:
         n_channels: int = 5,
         seed: int = 0,
         *,
+        run: int = 0,
         options: Mapping[str, Any] | None = None,
         horizon: int | None = None,
         log: str | os.PathLike[str] | None = None,
@@ -109,7 +113,8 @@ class Coordinator:
                 "scheduler must learn from acknowledgements; 'oracle' sees the channels, "
                 "which only a simulation can show"
             )
-        self._rng = generator(self.seed, Role.POLICY)
+        self.run: Final = whole_number("run", run, at_least=0)
+        self._rng = generator(self.seed, Role.POLICY, self.run)
         self._scheduler, self._matching = self.policy.start(
             self.n_clients, self.n_channels, self._rng, self.horizon
         )
@@ -141,6 +146,19 @@ class Coordinator:
     def pending(self) -> NDArray[np.int64] | None:
         """The plan whose outcome is not observed yet (a copy), or None."""
         return self._desk.assignment.copy() if self._planned else None
+
+    @property
+    def priorities(self) -> NDArray[np.float64] | None:
+        """Priorities of the clients in the last plan, equation (39); None without ``+priority``."""
+        found: NDArray[np.float64] | None = getattr(self._matching, "priority", None)
+        return None if found is None else found.copy()
+
+    @property
+    def channel_means(self) -> NDArray[np.float64]:
+        """Success rate of each channel as the scheduler sees it, 0.5 for one never heard."""
+        found = np.full(self.n_channels, 0.5)
+        means(self._scheduler, found)
+        return found
 
     def plan(self, contributions: ArrayLike | None = None) -> NDArray[np.int64]:
         """Return the channel of each client for the coming round, shape (n_clients,).
@@ -252,7 +270,10 @@ class Coordinator:
         FileError
             If the file cannot be written; what was there before stays.
         """
-        target = file_path("path", path)
+        _write_whole(file_path("path", path), self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """Return what `save` writes."""
         held = {f"desk.{name}": array for name, array in arrays(self._desk)}
         held |= {f"scheduler.{name}": array for name, array in arrays(self._scheduler)}
         held |= {f"matching.{name}": array for name, array in arrays(self._matching)}
@@ -263,6 +284,7 @@ class Coordinator:
             "n_clients": self.n_clients,
             "n_channels": self.n_channels,
             "seed": self.seed,
+            "run": self.run,
             "horizon": self.horizon,
             "round": self._round,
             "reserved": self._reserved,
@@ -278,7 +300,7 @@ class Coordinator:
             checksum=np.array(_checksum(text, held)),
             **held,
         )
-        _write_whole(target, buffer.getvalue())
+        return buffer.getvalue()
 
     @classmethod
     def load(
@@ -292,13 +314,27 @@ class Coordinator:
             If the file is missing, damaged, not a coordinator's, or of another problem.
         """
         source = file_path("path", path)
-        header, held = _read_whole(source)
+        try:
+            data = source.read_bytes()
+        except OSError as error:
+            raise FileError(f"cannot read {source}: {reason(error)}") from None
+        self = cls.from_bytes(data, str(source))
+        if log is not None:
+            self._log = file_path("log", log)
+            _check_writable(self._log)
+        return self
+
+    @classmethod
+    def from_bytes(cls, data: bytes, source: str = "the data") -> Coordinator:
+        """Return the coordinator `to_bytes` wrote; ``source`` names it in errors."""
+        header, held = _read_whole(data, source)
         try:
             self = cls(
                 header["policy"],
                 header["n_clients"],
                 header["n_channels"],
                 header["seed"],
+                run=header.get("run", 0),
                 options=header["options"],
                 horizon=header["horizon"],
             )
@@ -307,9 +343,6 @@ class Coordinator:
             raise FileError(f"cannot restore {source}: it lacks {error}") from None
         except (FreshbandError, TypeError, ValueError) as error:
             raise FileError(f"cannot restore {source}: {reason(error)}") from None
-        if log is not None:
-            self._log = file_path("log", log)
-            _check_writable(self._log)
         return self
 
     def _restore(self, header: Mapping[str, Any], held: Mapping[str, NDArray[Any]]) -> None:
@@ -372,11 +405,7 @@ def _write_whole(path: Path, data: bytes) -> None:
             scratch.unlink()
 
 
-def _read_whole(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {reason(error)}") from None
+def _read_whole(data: bytes, path: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             held = {name: archive[name] for name in archive.files}

@@ -15,19 +15,36 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Dataset", "Partition", "build_model", "load_dataset", "split_samples"]
+__all__ = [
+    "Dataset",
+    "Federation",
+    "Partition",
+    "RoundRecord",
+    "Training",
+    "build_model",
+    "load_dataset",
+    "split_samples",
+    "train_together",
+]
 
 if TYPE_CHECKING:
     from freshband.federated.data import Dataset, load_dataset
+    from freshband.federated.engine import Federation, train_together
     from freshband.federated.models import build_model
     from freshband.federated.partition import Partition, split_samples
+    from freshband.federated.records import RoundRecord
+    from freshband.federated.settings import Training
 
 _HOMES = {
     "Dataset": "freshband.federated.data",
+    "Federation": "freshband.federated.engine",
     "Partition": "freshband.federated.partition",
+    "RoundRecord": "freshband.federated.records",
+    "Training": "freshband.federated.settings",
     "build_model": "freshband.federated.models",
     "load_dataset": "freshband.federated.data",
     "split_samples": "freshband.federated.partition",
+    "train_together": "freshband.federated.engine",
 }
 
 

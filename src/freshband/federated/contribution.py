@@ -23,6 +23,8 @@ __all__ = [
     "ColdStart",
     "LeaveOneOut",
     "cosine_distance",
+    "fedce_contributions",
+    "fill_unheard",
     "leave_one_out",
     "paper_contributions",
     "shapley_values",
@@ -146,16 +148,72 @@ def paper_contributions(
     heard = np.ones(zeta.shape, bool) if received is None else np.asarray(received, dtype=bool)
     whole = zeta @ gradients
     rest = leave_one_out(whole, gradients, zeta, loo)
-    worth = cosine_distance(gradients, rest) * error
+    return fill_unheard(cosine_distance(gradients, rest) * error, heard, cold_start)
+
+
+def fill_unheard(
+    worth: NDArray[np.float64], heard: NDArray[np.bool_], cold_start: ColdStart = "mean"
+) -> NDArray[np.float64]:
+    """Return contributions with those of clients never heard made up from the others.
+
+    Where nobody was heard all are 1, or 0 with ``"zero"``.
+
+    Examples
+    --------
+    >>> fill_unheard(np.array([0.2, 0.4, 0.0]), np.array([True, True, False])).round(6).tolist()
+    [0.2, 0.4, 0.3]
+    """
+    if cold_start not in get_args(ColdStart):
+        raise ParameterError(
+            f"cold_start must be one of {', '.join(get_args(ColdStart))}, got {cold_start!r}"
+        )
     if heard.all():
         return worth
     if not heard.any():
-        return np.full(zeta.shape, 1.0 if cold_start != "zero" else 0.0)
+        return np.full(worth.shape, 0.0 if cold_start == "zero" else 1.0)
     known = worth[heard]
-    fill = {"mean": known.mean(), "max": known.max(), "zero": 0.0}
-    if cold_start not in fill:
-        raise ParameterError(f"cold_start must be one of {sorted(fill)}, got {cold_start!r}")
-    return np.where(heard, worth, fill[cold_start])
+    fill = {"mean": known.mean(), "max": known.max(), "zero": 0.0}[cold_start]
+    return np.where(heard, worth, fill)
+
+
+def fedce_contributions(
+    distances: NDArray[np.float64], errors: NDArray[np.float64], heard: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Return one round's contributions as FedCE has them; it averages these over the rounds.
+
+    Each factor is a share of its sum over clients, at least 0.001, and their product again a
+    share: `c_m ∝ max(d_m / Σd, 0.001) max(e_m / Σe, 0.001)`. Clients never heard get none of it.
+
+    Parameters
+    ----------
+    distances : array, shape (n_clients,)
+        `Γcos` (34).
+    errors : array, shape (n_clients,)
+        `Γerr` (35).
+    heard : array of bool, shape (n_clients,)
+        Whether anything of the client arrived yet.
+
+    Examples
+    --------
+    >>> everybody = np.array([True, True])
+    >>> fedce_contributions(np.array([0.2, 0.6]), np.array([0.5, 0.5]), everybody).tolist()
+    [0.25, 0.75]
+
+    References
+    ----------
+    M. Jiang et al., "Fair federated medical image segmentation via client contribution
+    estimation", CVPR 2023.
+    """
+    product = np.where(heard, _shares(distances, heard) * _shares(errors, heard), 0.0)
+    total = product.sum()
+    return np.asarray(product / total) if total > 0 else product
+
+
+def _shares(factor: NDArray[np.float64], heard: NDArray[np.bool_]) -> NDArray[np.float64]:
+    kept = np.where(heard, factor, 0.0)
+    total = kept.sum()
+    share = kept / total if total > 0 else np.full(kept.shape, 1.0 / len(kept))
+    return np.asarray(np.maximum(share, 1e-3))
 
 
 def shapley_values(value: Callable[[frozenset[int]], float], n_clients: int) -> NDArray[np.float64]:

@@ -1,0 +1,80 @@
+"""Local training of many clients at once, one way a file.
+
+`choose_clients` picks the way that is fastest for a model and a device; all compute the same.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from freshband.errors import ParameterError
+from freshband.federated.clients.base import LocalTraining
+from freshband.federated.data.base import Dataset
+
+if TYPE_CHECKING:
+    from freshband.federated.settings import Training
+
+_TINY = 20_000  # parameters; below, calling torch costs more than what it computes
+
+__all__ = ["choose_clients", "pick_device"]
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device a name stands for: ``"auto"`` is a GPU if there is one.
+
+    Examples
+    --------
+    >>> pick_device("cpu")
+    device(type='cpu')
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        why = str(error).partition("\n")[0]
+        raise ParameterError(
+            f"device must be 'auto', 'cpu' or a GPU like 'cuda', got {name!r}: {why}"
+        ) from None
+    return device
+
+
+def choose_clients(module: nn.Module, dataset: Dataset, settings: Training) -> LocalTraining:
+    """Return the way to train that the settings ask for, or the fastest one.
+
+    Parameters
+    ----------
+    module : nn.Module
+        The model, on the CPU.
+    dataset : Dataset
+        On the device to train on.
+    settings : Training
+        Its ``path``, ``precision`` and ``workers`` decide.
+    """
+    from freshband.federated.clients.stacked import StackedClients, is_dense
+    from freshband.federated.clients.threads import ThreadedClients
+
+    on_cpu = dataset.train_images.device.type == "cpu"
+    if settings.precision in ("tf32", "bf16") and on_cpu:
+        raise ParameterError(
+            f"precision must be 'float32' or 'float64' on a CPU, got {settings.precision!r}; "
+            "bf16 products crash Python on some"
+        )
+    module = copy.deepcopy(module).to(
+        torch.float64 if settings.precision == "float64" else torch.float32
+    )
+    workers = settings.workers or os.cpu_count() or 1
+    small = sum(parameter.numel() for parameter in module.parameters()) <= _TINY
+    if settings.path == "stacked":
+        return StackedClients(module, dataset, workers)
+    if settings.path == "auto" and (small or is_dense(module)):
+        with suppress(ParameterError):  # a user's own module may do what cannot be stacked
+            return StackedClients(module, dataset, workers)
+    return ThreadedClients(module, dataset, workers)

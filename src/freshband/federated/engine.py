@@ -1,0 +1,548 @@
+"""The paper's round with model updates riding on it, one `RoundRecord` at a time.
+
+Each round is the four steps of section II, with the scheduling between them:
+
+1. the server sends its model to the clients whose update got through the round before, at first to
+   everybody; they try it without themselves on their validation samples and make E local steps,
+2. the others keep the update they could not deliver and send it again,
+3. the coordinator gives every client a channel, and what is on a good one gets through,
+4. the server applies what arrived; where nothing did the model stays as it is.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from freshband.aoi import age_variance
+from freshband.channels.base import ChannelModel, open_air
+from freshband.coordinator import Coordinator
+from freshband.errors import FileError, ParameterError
+from freshband.federated.aggregation import client_weights
+from freshband.federated.algorithms import Arrivals, build_algorithm
+from freshband.federated.batches import Batches
+from freshband.federated.clients import choose_clients, pick_device
+from freshband.federated.clients.base import Job, Layout, LocalTraining, Trial, check_trainable
+from freshband.federated.contribution import fedce_contributions, fill_unheard
+from freshband.federated.data import Dataset, load_dataset
+from freshband.federated.leaving_out import distances_to_rest, models_without
+from freshband.federated.models import build_model
+from freshband.federated.partition import Partition, split_samples
+from freshband.federated.records import RoundRecord
+from freshband.federated.settings import Training
+
+__all__ = ["Federation", "ServerState", "train_together"]
+
+AlterUpdate = Callable[[int, int, torch.Tensor], Any]
+
+
+@dataclasses.dataclass
+class ServerState:
+    """Everything that changes from round to round, apart from the coordinator.
+
+    Attributes
+    ----------
+    round : int
+        Rounds done.
+    version : int
+        Of the model: how many steps the server could have made.
+    model : tensor, shape (P,)
+        `w_t`.
+    updates : tensor, shape (M, P)
+        Each client's pending update `G_i` (6).
+    trained : tensor, shape (M, P)
+        Each client's model that goes with it; no rows where nobody needs them.
+    gradients, models : tensors, shape (M, P)
+        What the server last received of each client; no rows without contributions.
+    memory : dict of tensors
+        What the algorithm remembers.
+    arrays : dict of arrays
+        Shape (M,) each: ``downloaded`` (version a pending update began from), ``receivers`` (who
+        gets the model next), ``carried`` (error a client will report), ``errors`` (last
+        reported), ``heard``, ``weights`` (ζ), ``contributions``, ``worth`` (FedCE's sum over
+        rounds).
+    """
+
+    round: int
+    version: int
+    model: torch.Tensor
+    updates: torch.Tensor
+    trained: torch.Tensor
+    gradients: torch.Tensor
+    models: torch.Tensor
+    memory: dict[str, torch.Tensor]
+    arrays: dict[str, NDArray[Any]]
+
+
+class Federation:
+    """M clients training one model over channels nobody can trust.
+
+    Iterate over it for `RoundRecord`s, or call `step`.
+
+    Parameters
+    ----------
+    settings : Training, optional
+        What to run.
+    dataset, model, channels, partition : optional
+        Objects of one's own in place of what the settings name: a `Dataset`, an ``nn.Module``
+        with its initial weights, a channel model, a `Partition`.
+    clients : LocalTraining, optional
+        A path to train on, shared with other federations of the same model and data set.
+    alter_update : callable, optional
+        ``alter_update(round, client, update)`` sees every update that gets through and may return
+        another in its place: to study broken or malicious clients, quantisation, added noise.
+
+    Examples
+    --------
+    >>> with Federation(Training(model="mlp", clients=4, rounds=3, scheduler="random")) as run:
+    ...     records = list(run)
+    >>> [record.round for record in records], records[0].trained
+    ([1, 2, 3], 4)
+    """
+
+    def __init__(
+        self,
+        settings: Training | None = None,
+        *,
+        dataset: Dataset | None = None,
+        model: nn.Module | None = None,
+        channels: ChannelModel | None = None,
+        partition: Partition | None = None,
+        clients: LocalTraining | None = None,
+        alter_update: AlterUpdate | None = None,
+    ) -> None:
+        self.settings = chosen = Training() if settings is None else settings
+        self._alter = alter_update
+        self.channels = chosen.build_channels() if channels is None else channels
+        self.coordinator = Coordinator(
+            chosen.policy(), chosen.clients, self.channels.n_channels, chosen.seed,
+            run=chosen.run, horizon=chosen.rounds,
+        )  # fmt: skip
+        device = pick_device(chosen.device)
+        whole = dataset or load_dataset(
+            chosen.dataset, seed=chosen.seed, run=chosen.run, **chosen.dataset_options
+        )
+        self.partition = partition or split_samples(
+            whole.train_labels, chosen.clients, scheme=chosen.partition,
+            val_fraction=chosen.val_fraction, seed=chosen.seed, run=chosen.run,
+            **chosen.partition_options,
+        )  # fmt: skip
+        _check_partition(self.partition, chosen, whole)
+        self.dataset = whole if clients is None else getattr(clients, "dataset", whole)
+        if self.dataset.train_images.device != device:
+            self.dataset = whole.to(device)
+        self._module = build_model(
+            model or chosen.model or whole.default_model, whole.shape, whole.n_classes,
+            chosen.seed, chosen.run, **chosen.model_options,
+        )  # fmt: skip
+        check_trainable(self._module)
+        self._owns_clients = clients is None
+        self.clients = clients or choose_clients(self._module, self.dataset, chosen)
+        self._algorithm = build_algorithm(chosen)
+        self._batches = Batches(chosen.seed, chosen.run, chosen.local_steps, chosen.batch_size)
+        self._air = open_air(self.channels, chosen.rounds, chosen.seed, chosen.run)
+        self._tastes = _class_shares(self.partition, self.dataset)
+        self.state = self._open_state()
+
+    def _open_state(self) -> ServerState:
+        chosen, n_clients = self.settings, self.settings.clients
+        dtype = torch.float64 if chosen.precision == "float64" else torch.float32
+        model = Layout(self._module).read(self._module)
+        model = model.to(device=self.dataset.train_images.device, dtype=dtype)
+        valued = chosen.contribution_rule is not None
+        paired = valued or self._algorithm.needs_models
+        sizes = self.partition.sizes
+        equal = np.full(n_clients, 1.0 / n_clients)
+        return ServerState(
+            round=0,
+            version=0,
+            model=model,
+            updates=model.new_zeros(n_clients, len(model)),
+            trained=model.new_zeros(n_clients if paired else 0, len(model)),
+            gradients=model.new_zeros(n_clients if valued else 0, len(model)),
+            models=model.new_zeros(n_clients if valued else 0, len(model)),
+            memory=self._algorithm.open_memory(model),
+            arrays={
+                "downloaded": np.zeros(n_clients, np.int64),
+                "receivers": np.ones(n_clients, np.bool_),
+                "carried": np.ones(n_clients),
+                "errors": np.ones(n_clients),
+                "heard": np.zeros(n_clients, np.bool_),
+                "weights": sizes / sizes.sum() if chosen.weights == "size" else equal,
+                "contributions": np.ones(n_clients),
+                "worth": np.zeros(n_clients),
+            },
+        )
+
+    # ------------------------------------------------------------------------------ a run
+
+    @property
+    def round(self) -> int:
+        """Rounds done."""
+        return self.state.round
+
+    def __iter__(self) -> Iterator[RoundRecord]:
+        while self.round < self.settings.rounds:
+            yield self.step()
+
+    def __enter__(self) -> Federation:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back threads and memory; records and the model stay."""
+        if self._owns_clients:
+            self.clients.close()
+
+    def module(self) -> nn.Module:
+        """Return a module with the server's present weights, on the CPU."""
+        module = copy.deepcopy(self._module)
+        Layout(module).write(self.state.model.cpu(), module)
+        return module
+
+    def step(self) -> RoundRecord:
+        """Play one round."""
+        return next(iter(_play([self])))
+
+    # ------------------------------------------------------------------------------ steps 1, 2
+
+    def _begin(self) -> list[Job]:
+        """Send the model out; return the local training this asks for."""
+        state, arrays = self.state, self.state.arrays
+        if self._algorithm.everybody_trains:
+            arrays["receivers"][:] = True
+        who = np.flatnonzero(arrays["receivers"])
+        if len(state.models):
+            self._try_without_themselves(who)
+        arrays["downloaded"][who] = state.version
+        return [
+            Job(
+                state.model,
+                self._batches.draw(
+                    self.partition.train[client], round=state.round + 1, client=int(client)
+                ),
+                state.updates[client],
+            )
+            for client in who
+        ]
+
+    def _try_without_themselves(self, who: NDArray[np.int64]) -> None:
+        state, arrays = self.state, self.state.arrays
+        rows = models_without(
+            state.model, state.models, arrays["weights"], arrays["heard"], who, self.settings.loo
+        )
+        most = self.settings.n_error_samples
+        trials = [
+            Trial(row, self.partition.val[client][:most])
+            for row, client in zip(rows, who, strict=True)
+        ]
+        tried = np.array([len(trial.samples) for trial in trials])
+        arrays["carried"][who] = 1.0 - self.clients.count_correct(trials) / tried
+
+    def _trained(self) -> None:
+        """Note the models that go with the new updates."""
+        if len(self.state.trained):
+            for client in np.flatnonzero(self.state.arrays["receivers"]):
+                torch.sub(
+                    self.state.model,
+                    self.state.updates[client],
+                    alpha=self.settings.client_lr,
+                    out=self.state.trained[client],
+                )
+
+    # ------------------------------------------------------------------------------ steps 3, 4
+
+    def _finish(self, began: float) -> RoundRecord:
+        """Schedule, transmit, aggregate and learn; return what happened."""
+        state, arrays, chosen = self.state, self.state.arrays, self.settings
+        t = state.round + 1
+        n_trained = int(arrays["receivers"].sum())
+        valued = len(state.gradients) > 0
+        wanted = self.coordinator.policy.needs_contributions
+        assignment = self.coordinator.plan(arrays["contributions"] if wanted else None)
+        priorities = self.coordinator.priorities
+        states = self._air.block(1).states[0]
+        arrived = (assignment >= 0) & (states[assignment] == 1)
+        refused = self._inspect(t, arrived)
+        delivered = arrived & ~refused
+        weights = arrays["weights"].copy()
+        staleness = np.where(delivered, state.version - arrays["downloaded"], -1)
+        steps, passed = self._algorithm.apply(
+            state.model,
+            state.memory,
+            Arrivals(delivered, state.updates, state.trained, staleness, weights),
+        )
+        # A refused update tells nothing of the channel's trade, and its client stays as old.
+        alarm = self.coordinator.observe(
+            [None if no else bool(yes) for yes, no in zip(delivered, refused, strict=True)]
+        )
+        if valued:
+            self._value(delivered)
+        # Who was refused gets the model too, or would send the same for ever.
+        arrays["receivers"] = delivered | refused
+        state.round, state.version = t, state.version + passed
+        ages = self.coordinator.ages
+        accuracy, loss, by_client = self._examine(t)
+        size = state.model.element_size() * len(state.model)
+        nothing = np.full(chosen.clients, np.nan)
+        return RoundRecord(
+            round=t,
+            accuracy=accuracy,
+            loss=loss,
+            client_accuracy=by_client,
+            accuracy_spread=float(by_client.std()),
+            ages=ages,
+            variance=float(age_variance(ages)),
+            assignment=assignment,
+            delivered=delivered,
+            refused=refused,
+            alarm=-1 if alarm is None else alarm,
+            staleness=staleness,
+            weights=weights,
+            steps=steps,
+            contributions=arrays["contributions"].copy() if valued else nothing,
+            errors=arrays["errors"].copy() if valued else nothing.copy(),
+            priorities=nothing.copy() if priorities is None else priorities,
+            channel_means=self.coordinator.channel_means,
+            trained=n_trained,
+            bytes_up=(size + 8 * valued) * int((assignment >= 0).sum()),
+            bytes_down=(size + 8 * valued) * n_trained,
+            seconds=time.perf_counter() - began,
+        )
+
+    def _inspect(self, t: int, arrived: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return whose update must be refused; shorten those that are too long."""
+        state, chosen = self.state, self.settings
+        refused = np.zeros(chosen.clients, np.bool_)
+        who = np.flatnonzero(arrived)
+        if self._alter is not None:
+            for client in who.tolist():
+                refused[client] = not self._alter_one(t, client)
+        if len(who) == 0:
+            return refused
+        lengths = torch.stack([torch.linalg.vector_norm(state.updates[one]) for one in who])
+        long = lengths.to(torch.float64).cpu().numpy()
+        refused[who] |= ~np.isfinite(long)
+        if chosen.clip_norm is not None:
+            for client, length in zip(who.tolist(), long * chosen.client_lr, strict=True):
+                if not refused[client] and length > chosen.clip_norm:
+                    self._replace(client, state.updates[client] * (chosen.clip_norm / length))
+        return refused
+
+    def _alter_one(self, t: int, client: int) -> bool:
+        """Let the user's function change an update; return whether a model could take it."""
+        assert self._alter is not None
+        row = self.state.updates[client]
+        given = self._alter(t, client, row.clone())
+        if given is None:
+            return True
+        if not isinstance(given, torch.Tensor) or given.shape != row.shape:
+            return False
+        self._replace(client, given.to(row))
+        return True
+
+    def _replace(self, client: int, update: torch.Tensor) -> None:
+        row = self.state.updates[client]
+        if len(self.state.trained):
+            self.state.trained[client].add_(row - update, alpha=self.settings.client_lr)
+        row.copy_(update)
+
+    def _value(self, delivered: NDArray[np.bool_]) -> None:
+        """Keep what arrived, and value every client by it, equations (33) and (43)."""
+        state, arrays, chosen = self.state, self.state.arrays, self.settings
+        for client in np.flatnonzero(delivered):
+            state.gradients[client].copy_(state.updates[client])
+            state.models[client].copy_(state.trained[client])
+        arrays["errors"][delivered] = arrays["carried"][delivered]
+        heard = arrays["heard"] | delivered
+        arrays["heard"] = heard
+        distances = distances_to_rest(state.gradients, arrays["weights"], chosen.loo)
+        if chosen.contribution_rule == "fedce":
+            arrays["worth"] += fedce_contributions(distances, arrays["errors"], heard)
+            worth = arrays["worth"] / (state.round + 1)
+        else:
+            worth = distances * arrays["errors"]
+        arrays["contributions"] = fill_unheard(worth, heard, chosen.cold_start)
+        if chosen.weights == "contribution":
+            arrays["weights"] = client_weights(arrays["contributions"])
+
+    def _examine(self, t: int) -> tuple[float, float, NDArray[np.float64]]:
+        chosen = self.settings
+        if t % chosen.eval_every and t != chosen.rounds:
+            return np.nan, np.nan, np.full(chosen.clients, np.nan)
+        found = self.clients.examine(self.state.model)
+        labels = self.dataset.test_labels.cpu().numpy()
+        there = np.bincount(labels, minlength=self.dataset.n_classes)
+        known = there > 0
+        by_class = found.correct[known] / there[known]
+        tastes = self._tastes[:, known]
+        held = tastes.sum(axis=1)
+        by_client = np.where(held > 0, (tastes @ by_class) / np.where(held > 0, held, 1), np.nan)
+        return float(found.correct.sum() / len(labels)), found.loss, by_client
+
+    # ------------------------------------------------------------------------------ saving
+
+    def checkpoint(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Return everything needed to continue, as tensors and facts for JSON.
+
+        The tensors are views of the present state: write them before the next round.
+        """
+        state = self.state
+        tensors = {name: getattr(state, name) for name in _TENSORS}
+        tensors |= {f"memory.{name}": value for name, value in state.memory.items()}
+        tensors |= {
+            f"arrays.{name}": torch.from_numpy(value) for name, value in state.arrays.items()
+        }
+        saved = np.frombuffer(self.coordinator.to_bytes(), np.uint8).copy()
+        tensors["coordinator"] = torch.from_numpy(saved)
+        facts = {
+            "settings": self.settings.model_dump(mode="json"),
+            "round": state.round,
+            "version": state.version,
+        }
+        return tensors, facts
+
+    @classmethod
+    def restore(
+        cls, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any], **objects: Any
+    ) -> Federation:
+        """Return the federation that `checkpoint` described; it continues bit for bit.
+
+        Parameters
+        ----------
+        tensors, facts
+            What `checkpoint` returned.
+        **objects
+            ``dataset``, ``model``, ``channels``, ``partition``, ``clients`` and ``alter_update``
+            as they were given to the first one.
+
+        Raises
+        ------
+        FileError
+            If these belong to another problem, or something is missing.
+        """
+        self = cls(Training(**facts["settings"]), **objects)
+        try:
+            self._take(tensors, facts)
+        except (KeyError, ValueError) as error:
+            self.close()
+            raise FileError(f"cannot restore this run: {error}") from None
+        return self
+
+    def _take(self, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
+        state = self.state
+        for name in _TENSORS:
+            _copy(name, tensors[name], getattr(state, name))
+        for name, value in state.memory.items():
+            _copy(name, tensors[f"memory.{name}"], value)
+        for name, array in state.arrays.items():
+            _copy(name, tensors[f"arrays.{name}"], torch.from_numpy(array))
+        state.round, state.version = int(facts["round"]), int(facts["version"])
+        self.coordinator = Coordinator.from_bytes(
+            tensors["coordinator"].numpy().tobytes(), "this run's coordinator"
+        )
+        if state.round:
+            self._air.block(state.round)  # the air is drawn forward only
+
+
+_TENSORS = ("model", "updates", "trained", "gradients", "models")
+
+
+def train_together(federations: Sequence[Federation]) -> Iterator[tuple[RoundRecord, ...]]:
+    """Play several federations in step, the clients of all of them trained in one go.
+
+    They must have been given the same ``clients``, so share model and data set; their policies,
+    seeds and algorithms may differ. Each computes what it would alone: to the bit on the path
+    ``threads``, up to rounding where clients are stacked.
+
+    Yields
+    ------
+    tuple of RoundRecord
+        One of each federation, until the first has played all its rounds.
+
+    Examples
+    --------
+    >>> first = Federation(Training(model="mlp", clients=4, rounds=2, scheduler="random"))
+    >>> other = Federation(
+    ...     Training(model="mlp", clients=4, rounds=2, scheduler="cucb"), clients=first.clients
+    ... )
+    >>> [[record.round for record in records] for records in train_together([first, other])]
+    [[1, 1], [2, 2]]
+    """
+    if any(each.clients is not federations[0].clients for each in federations):
+        raise ParameterError("federations must be given the same clients to train together")
+    while all(each.round < each.settings.rounds for each in federations):
+        yield tuple(_play(federations))
+
+
+def _play(federations: Sequence[Federation]) -> list[RoundRecord]:
+    """Play one round of each federation."""
+    if any(each.round >= each.settings.rounds for each in federations):
+        raise ParameterError("all rounds are played: make the number of rounds larger")
+    with ExitStack() as stack:
+        stack.enter_context(_one_thread())
+        began = time.perf_counter()
+        jobs = [job for each in federations for job in each._begin()]
+        rates = {each.settings.client_lr for each in federations}
+        if len(rates) > 1:
+            raise ParameterError(f"client_lr must be the same to train together, got {rates}")
+        federations[0].clients.train(jobs, rates.pop())
+        records = []
+        for each in federations:
+            each._trained()
+            records.append(each._finish(began))
+        return records
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Have torch use one thread here: sums of several depend on how they were split."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _copy(name: str, saved: torch.Tensor, into: torch.Tensor) -> None:
+    if saved.shape != into.shape or saved.dtype != into.dtype:
+        raise ValueError(
+            f"{name!r} must be {tuple(into.shape)} of {into.dtype}, got {tuple(saved.shape)} of "
+            f"{saved.dtype}"
+        )
+    into.copy_(saved)
+
+
+def _check_partition(partition: Partition, settings: Training, dataset: Dataset) -> None:
+    if partition.n_clients != settings.clients:
+        raise ParameterError(
+            f"partition must have {settings.clients} clients, got {partition.n_clients}"
+        )
+    last = max(int(partition.held(one)[-1]) for one in range(partition.n_clients))
+    if last >= dataset.n_train:
+        raise ParameterError(
+            f"partition must hold samples below {dataset.n_train}, got sample {last}"
+        )
+    bare = [one for one, held in enumerate(partition.val) if not len(held)]
+    if settings.contribution_rule is not None and bare:
+        raise ParameterError(
+            f"contributions need validation samples of every client, client {bare[0]} has none"
+        )
+
+
+def _class_shares(partition: Partition, dataset: Dataset) -> NDArray[np.float64]:
+    """Return how a client's samples fall on the classes, shape (M, n_classes)."""
+    counts = partition.counts(dataset.train_labels.cpu().numpy(), dataset.n_classes)
+    return np.asarray(counts / counts.sum(axis=1, keepdims=True))

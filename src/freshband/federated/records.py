@@ -1,0 +1,112 @@
+"""What one round of training leaves behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["RoundRecord"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RoundRecord:
+    """One round, for M clients and N channels; NaN or -1 where there is nothing to say.
+
+    Attributes
+    ----------
+    round : int
+        Counted from 1.
+    accuracy, loss : float
+        Share of the test set classified rightly and mean cross-entropy after the round; NaN in
+        rounds that do not look.
+    client_accuracy : float64 array, shape (M,)
+        Accuracy each client can expect on new samples like its own: test accuracy by class,
+        weighted by the classes it holds.
+    accuracy_spread : float
+        Standard deviation of these over clients.
+    ages : int64 array, shape (M,)
+        After the round, equation (8).
+    variance : float
+        Spread of the ages over clients, `V_t / M`.
+    assignment : int64 array, shape (M,)
+        Channel of each client, -1 for none.
+    delivered : bool array, shape (M,)
+        `S_t`: whose update got through and was taken.
+    refused : bool array, shape (M,)
+        Whose update got through but was NaN, infinite or of the wrong shape.
+    alarm : int
+        Channel found changed, or -1.
+    staleness : int64 array, shape (M,)
+        Model versions an applied update missed, -1 where none was applied.
+    weights : float64 array, shape (M,)
+        `ζ` the round was aggregated with.
+    steps : float64 array, shape (M,)
+        What each update was multiplied with, 0 where none was applied.
+    contributions : float64 array, shape (M,)
+        `C` after the round (33).
+    errors : float64 array, shape (M,)
+        Validation error of the model without each client, last reported (35).
+    priorities : float64 array, shape (M,)
+        `λ` the round was planned with (39).
+    channel_means : float64 array, shape (N,)
+        Success rates the scheduler believes in after the round.
+    trained : int
+        Clients that trained in the round.
+    bytes_up, bytes_down : int
+        Payload all clients sent, and received.
+    seconds : float
+        Wall-clock time of the round.
+    """
+
+    round: int
+    accuracy: float
+    loss: float
+    client_accuracy: NDArray[np.float64]
+    accuracy_spread: float
+    ages: NDArray[np.int64]
+    variance: float
+    assignment: NDArray[np.int64]
+    delivered: NDArray[np.bool_]
+    refused: NDArray[np.bool_]
+    alarm: int
+    staleness: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    steps: NDArray[np.float64]
+    contributions: NDArray[np.float64]
+    errors: NDArray[np.float64]
+    priorities: NDArray[np.float64]
+    channel_means: NDArray[np.float64]
+    trained: int
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+
+    def same_as(self, other: RoundRecord) -> bool:
+        """Whether two records agree bit for bit in everything but the time they took."""
+        return all(
+            np.array_equal(getattr(self, name), getattr(other, name), equal_nan=True)
+            for name in (field.name for field in dataclasses.fields(self))
+            if name != "seconds"
+        )
+
+    def to_json(self) -> str:
+        """Return the record as one line of JSON; NaN becomes null."""
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, np.ndarray):
+                return [plain(each) for each in value.tolist()]
+            return None if isinstance(value, float) and np.isnan(value) else value
+
+        return json.dumps(
+            {field.name: plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        )

@@ -1,0 +1,184 @@
+"""What a training run is, as one validated object that fits into a file."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal, final
+
+from pydantic import Field, model_validator
+
+from freshband.channels.base import ChannelModel, build, registry
+from freshband.errors import ParameterError
+from freshband.federated.aggregation import Aggregation
+from freshband.federated.contribution import ColdStart, LeaveOneOut
+from freshband.parameters import Parameters
+from freshband.policy import Policy, parse_policy
+
+__all__ = ["Training"]
+
+Count = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0)]
+
+
+@final
+class Training(Parameters):
+    """Everything that decides how a run goes; the same values give the same run.
+
+    Parameters
+    ----------
+    dataset : str, default "digits"
+        ``"digits"``, ``"cifar10"``, ``"cifar100"`` or ``"synthetic"``, with ``dataset_options``.
+    partition : str, default "dirichlet"
+        Who holds what: ``"dirichlet"``, ``"iid"`` or ``"shards"``, with ``partition_options``.
+    val_fraction : float in [0, 1), default 0.1
+        Share of its samples a client keeps to measure errors on.
+    model : str, optional
+        ``"cnn8"``, ``"resnet18"``, ``"small-cnn"`` or ``"mlp"``, with ``model_options``; by default
+        the one that suits the data set.
+    channels : str, default "fig3-piecewise"
+        What the air does, with ``channel_options``. Unless those say otherwise there are one and
+        a half times as many channels as clients, as in the paper's experiments.
+    scheduler : str, default "glr-cucb"
+        The policy, ``scheduler[:preset][+token...]``, with ``policy_options``.
+    matching : str, optional
+        Who gets which channel, such as ``"priority"``; by default what suits the scheduler.
+    clients : int >= 1, default 10
+        M.
+    rounds : int >= 1, default 60
+        T.
+    seed : int >= 0, default 0
+        The one seed everything derives from.
+    run : int >= 0, default 0
+        Which of the independent runs.
+    local_steps : int >= 1, default 5
+        Gradient steps E a client makes on a model it receives.
+    batch_size : int >= 1, default 32
+        Samples of a step.
+    client_lr : float > 0, default 0.05
+        The clients' step η.
+    server_lr : float > 0, default 1
+        The server's step.
+    algorithm : {"async", "fedasync", "fedbuff", "fedavg"}, default "async"
+        The paper's round, or one of the baselines in `freshband.federated.algorithms`.
+    aggregation : {"renorm", "mean_one", "uniform", "literal"}, default "renorm"
+        How weights become steps of ``async``; see `freshband.federated.aggregation`.
+    weights : {"equal", "size", "contribution"}, default "equal"
+        ζ: the same for all, by samples held, or by contribution (43).
+    mixing : float in (0, 1], default 0.6
+        How far ``fedasync`` moves towards a fresh client's model.
+    staleness : {"constant", "polynomial", "hinge"}, default "polynomial"
+        How ``fedasync`` and ``fedbuff`` discount stale updates.
+    staleness_a, staleness_b : float, default 0.5 and 4
+        Parameters of that discount.
+    buffer_size : int >= 1, default 10
+        Updates ``fedbuff`` gathers before it steps.
+    contribution : {"paper", "fedce"}, optional
+        How contributions are computed; by default as in the paper where the matching or the
+        weights need them, else not at all.
+    loo : {"global_minus", "buffer", "literal"}, default "global_minus"
+        How one client is left out; see `freshband.federated.contribution.leave_one_out`.
+    cold_start : {"mean", "max", "zero"}, default "mean"
+        The contribution of a client never heard.
+    error_samples : int >= 1, optional
+        Validation samples an error is measured on, at most; by default half of what a client
+        trains on in a round, which keeps it cheap.
+    clip_norm : float > 0, optional
+        Longest change of the model, `η |G|`, an update may ask for; longer ones are shortened.
+    eval_every : int >= 1, default 1
+        Rounds between two looks at the test set; the last round is always looked at.
+    device : str, default "auto"
+        ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"`` …
+    precision : {"auto", "float32", "tf32", "bf16", "float64"}, default "auto"
+        Arithmetic of local training: float32 on a CPU, tf32 on a GPU. bf16 is for GPUs alone: on
+        some CPUs its products crash the interpreter.
+    path : {"auto", "threads", "stacked", "graphs"}, default "auto"
+        How clients train at the same time; ``auto`` picks what is fastest for model and device.
+    workers : int >= 1, optional
+        Threads of the path ``threads``, one a core by default. Never changes a result.
+
+    Examples
+    --------
+    >>> settings = Training(scheduler="glr-cucb", matching="priority", clients=4)
+    >>> settings.policy().name, settings.build_channels().n_channels
+    ('glr-cucb+priority', 6)
+    """
+
+    dataset: str = "digits"
+    dataset_options: dict[str, Any] = Field(default_factory=dict)
+    partition: str = "dirichlet"
+    partition_options: dict[str, Any] = Field(default_factory=dict)
+    val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    model: str | None = None
+    model_options: dict[str, Any] = Field(default_factory=dict)
+    channels: str = "fig3-piecewise"
+    channel_options: dict[str, Any] = Field(default_factory=dict)
+    scheduler: str = "glr-cucb"
+    matching: str | None = None
+    policy_options: dict[str, Any] = Field(default_factory=dict)
+    clients: Count = 10
+    rounds: Count = 60
+    seed: Annotated[int, Field(ge=0)] = 0
+    run: Annotated[int, Field(ge=0)] = 0
+    local_steps: Count = 5
+    batch_size: Count = 32
+    client_lr: Rate = 0.05
+    server_lr: Rate = 1.0
+    algorithm: Literal["async", "fedasync", "fedbuff", "fedavg"] = "async"
+    aggregation: Aggregation = "renorm"
+    weights: Literal["equal", "size", "contribution"] = "equal"
+    mixing: Annotated[float, Field(gt=0, le=1)] = 0.6
+    staleness: Literal["constant", "polynomial", "hinge"] = "polynomial"
+    staleness_a: Rate = 0.5
+    staleness_b: Annotated[float, Field(ge=0)] = 4.0
+    buffer_size: Count = 10
+    contribution: Literal["paper", "fedce"] | None = None
+    loo: LeaveOneOut = "global_minus"
+    cold_start: ColdStart = "mean"
+    error_samples: Count | None = None
+    clip_norm: Rate | None = None
+    eval_every: Count = 1
+    device: str = "auto"
+    precision: Literal["auto", "float32", "tf32", "bf16", "float64"] = "auto"
+    path: Literal["auto", "threads", "stacked", "graphs"] = "auto"
+    workers: Count | None = None
+
+    @model_validator(mode="after")
+    def _agree(self) -> Training:
+        self.policy()
+        channels = self.build_channels()
+        if channels.n_channels < self.clients:
+            raise ParameterError(
+                f"clients must be at most the number of channels, {channels.n_channels}, got "
+                f"{self.clients}"
+            )
+        if self.val_fraction == 0 and self.contribution_rule is not None:
+            raise ParameterError(
+                "val_fraction must be > 0: contributions need an error on validation samples"
+            )
+        return self
+
+    def policy(self) -> Policy:
+        """Return the policy: scheduler, tokens and matching put together."""
+        name = self.scheduler if self.matching is None else f"{self.scheduler}+{self.matching}"
+        return parse_policy(name, self.policy_options)
+
+    def build_channels(self) -> ChannelModel:
+        """Return the channel model, with the number of channels that suits the clients."""
+        options = dict(self.channel_options)
+        fields = getattr(registry[self.channels], "model_fields", {})
+        if "n_channels" in fields and not {"n_channels", "means"} & set(options):
+            options["n_channels"] = math.ceil(1.5 * self.clients)
+        return build(self.channels, options)
+
+    @property
+    def contribution_rule(self) -> Literal["paper", "fedce"] | None:
+        """How contributions are computed, or None where nobody asks for them."""
+        if self.contribution is not None:
+            return self.contribution
+        needed = self.policy().needs_contributions or self.weights == "contribution"
+        return "paper" if needed else None
+
+    @property
+    def n_error_samples(self) -> int:
+        """Validation samples an error is measured on, at most."""
+        return self.error_samples or max(1, self.local_steps * self.batch_size // 2)
