@@ -196,7 +196,7 @@ def fedce_contributions(
     Examples
     --------
     >>> everybody = np.array([True, True])
-    >>> fedce_contributions(np.array([0.2, 0.6]), np.array([0.5, 0.5]), everybody).tolist()
+    >>> fedce_contributions(np.array([0.25, 0.75]), np.array([0.5, 0.5]), everybody).tolist()
     [0.25, 0.75]
 
     References

@@ -473,12 +473,12 @@ def train_together(federations: Sequence[Federation]) -> Iterator[tuple[RoundRec
 
     Examples
     --------
-    >>> first = Federation(Training(model="mlp", clients=4, rounds=2, scheduler="random"))
+    >>> first = Federation(Training(model="mlp", clients=4, rounds=3, scheduler="random"))
     >>> other = Federation(
-    ...     Training(model="mlp", clients=4, rounds=2, scheduler="cucb"), clients=first.clients
+    ...     Training(model="mlp", clients=4, rounds=3, scheduler="cucb"), clients=first.clients
     ... )
     >>> [[record.round for record in records] for records in train_together([first, other])]
-    [[1, 1], [2, 2]]
+    [[1, 1], [2, 2], [3, 3]]
     """
     if any(each.clients is not federations[0].clients for each in federations):
         raise ParameterError("federations must be given the same clients to train together")

@@ -58,7 +58,7 @@ def choose_clients(module: nn.Module, dataset: Dataset, settings: Training) -> L
     settings : Training
         Its ``path``, ``precision`` and ``workers`` decide.
     """
-    from freshband.federated.clients.stacked import StackedClients, is_dense
+    from freshband.federated.clients.batched import StackedClients, is_dense
     from freshband.federated.clients.threads import ThreadedClients
 
     on_cpu = dataset.train_images.device.type == "cpu"
