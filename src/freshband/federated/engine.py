@@ -12,10 +12,9 @@ Each round is the four steps of section II, with the scheduling between them:
 from __future__ import annotations
 
 import copy
-import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -39,48 +38,11 @@ from freshband.federated.models import build_model
 from freshband.federated.partition import Partition, split_samples
 from freshband.federated.records import RoundRecord
 from freshband.federated.settings import Training
+from freshband.federated.state import ServerState
 
-__all__ = ["Federation", "ServerState", "train_together"]
+__all__ = ["Federation", "train_together"]
 
 AlterUpdate = Callable[[int, int, torch.Tensor], Any]
-
-
-@dataclasses.dataclass
-class ServerState:
-    """Everything that changes from round to round, apart from the coordinator.
-
-    Attributes
-    ----------
-    round : int
-        Rounds done.
-    version : int
-        Of the model: how many steps the server could have made.
-    model : tensor, shape (P,)
-        `w_t`.
-    updates : tensor, shape (M, P)
-        Each client's pending update `G_i` (6).
-    trained : tensor, shape (M, P)
-        Each client's model that goes with it; no rows where nobody needs them.
-    gradients, models : tensors, shape (M, P)
-        What the server last received of each client; no rows without contributions.
-    memory : dict of tensors
-        What the algorithm remembers.
-    arrays : dict of arrays
-        Shape (M,) each: ``downloaded`` (version a pending update began from), ``receivers`` (who
-        gets the model next), ``carried`` (error a client will report), ``errors`` (last
-        reported), ``heard``, ``weights`` (ζ), ``contributions``, ``worth`` (FedCE's sum over
-        rounds).
-    """
-
-    round: int
-    version: int
-    model: torch.Tensor
-    updates: torch.Tensor
-    trained: torch.Tensor
-    gradients: torch.Tensor
-    models: torch.Tensor
-    memory: dict[str, torch.Tensor]
-    arrays: dict[str, NDArray[Any]]
 
 
 class Federation:
@@ -398,18 +360,13 @@ class Federation:
 
         The tensors are views of the present state: write them before the next round.
         """
-        state = self.state
-        tensors = {name: getattr(state, name) for name in _TENSORS}
-        tensors |= {f"memory.{name}": value for name, value in state.memory.items()}
-        tensors |= {
-            f"arrays.{name}": torch.from_numpy(value) for name, value in state.arrays.items()
-        }
+        tensors = self.state.to_tensors()
         saved = np.frombuffer(self.coordinator.to_bytes(), np.uint8).copy()
         tensors["coordinator"] = torch.from_numpy(saved)
         facts = {
             "settings": self.settings.model_dump(mode="json"),
-            "round": state.round,
-            "version": state.version,
+            "round": self.state.round,
+            "version": self.state.version,
         }
         return tensors, facts
 
@@ -442,21 +399,13 @@ class Federation:
 
     def _take(self, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
         state = self.state
-        for name in _TENSORS:
-            _copy(name, tensors[name], getattr(state, name))
-        for name, value in state.memory.items():
-            _copy(name, tensors[f"memory.{name}"], value)
-        for name, array in state.arrays.items():
-            _copy(name, tensors[f"arrays.{name}"], torch.from_numpy(array))
+        state.take(tensors)
         state.round, state.version = int(facts["round"]), int(facts["version"])
         self.coordinator = Coordinator.from_bytes(
             tensors["coordinator"].numpy().tobytes(), "this run's coordinator"
         )
         if state.round:
             self._air.block(state.round)  # the air is drawn forward only
-
-
-_TENSORS = ("model", "updates", "trained", "gradients", "models")
 
 
 def train_together(federations: Sequence[Federation]) -> Iterator[tuple[RoundRecord, ...]]:
@@ -490,19 +439,22 @@ def _play(federations: Sequence[Federation]) -> list[RoundRecord]:
     """Play one round of each federation."""
     if any(each.round >= each.settings.rounds for each in federations):
         raise ParameterError("all rounds are played: make the number of rounds larger")
-    with ExitStack() as stack:
-        stack.enter_context(_one_thread())
-        began = time.perf_counter()
+    shapes = {
+        (each.settings.client_lr, each.settings.local_steps, each.settings.batch_size)
+        for each in federations
+    }
+    if len(shapes) > 1:
+        raise ParameterError(
+            "client_lr, local_steps and batch_size must be the same to train together, got "
+            f"{sorted(shapes)}"
+        )
+    began = time.perf_counter()
+    with _one_thread():
         jobs = [job for each in federations for job in each._begin()]
-        rates = {each.settings.client_lr for each in federations}
-        if len(rates) > 1:
-            raise ParameterError(f"client_lr must be the same to train together, got {rates}")
-        federations[0].clients.train(jobs, rates.pop())
-        records = []
+        federations[0].clients.train(jobs, federations[0].settings.client_lr)
         for each in federations:
             each._trained()
-            records.append(each._finish(began))
-        return records
+        return [each._finish(began) for each in federations]
 
 
 @contextmanager
@@ -514,15 +466,6 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _copy(name: str, saved: torch.Tensor, into: torch.Tensor) -> None:
-    if saved.shape != into.shape or saved.dtype != into.dtype:
-        raise ValueError(
-            f"{name!r} must be {tuple(into.shape)} of {into.dtype}, got {tuple(saved.shape)} of "
-            f"{saved.dtype}"
-        )
-    into.copy_(saved)
 
 
 def _check_partition(partition: Partition, settings: Training, dataset: Dataset) -> None:

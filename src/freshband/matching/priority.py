@@ -111,20 +111,27 @@ class Priority(Parameters):
 
     Parameters
     ----------
-    beta : float in [0, 1], default 1
+    beta : float in [0, 1], default 0.9
         How far age may outweigh contribution, β.
     contribution_scale : {"sum", "none", "running_max", "minmax"}, default "sum"
         Contributions as shares of their sum (ζ of (43)), as they are (printed), by their largest
         value so far, or stretched to [0, 1] each round.
-    norm_window : int >= 1, optional
-        Take the maxima over the last so many rounds; by default over all.
+    norm_window : int >= 1 or None, default 1
+        Take the maxima over the last so many rounds, this one included; None is over all, as
+        printed.
 
     Notes
     -----
+    With the defaults the oldest goes first and contribution decides among clients of the same age,
+    of which there are many: a difference of one round weighs `0.9 / max a`, contributions `0.1 C`.
+    So ages are as even as with `age`, and what contributions give comes on top; measured on the
+    page about training, where the other settings are shown beside it.
+
     **Deviations** (erratum E8). (1) β is not given in the paper. (2) `C` lies in [0, 2] and the
     normalised age in (0, 1], so as printed contributions drown ages; the default scale makes both
-    comparable. (3) `V_t / max V` is 0/0 at first and read as 0. (4) With equal contributions and
-    β = 1 it is not quite `age`: while ages are even, ties are drawn by lot.
+    comparable. (3) As printed, `max V` and `max a` run over all rounds: after one bad spell both
+    ratios stay small, and so does the say of ages; the default looks at the present round.
+    (4) `V_t / max V` is 0/0 while ages are even, and read as 0: then contribution alone decides.
 
     Examples
     --------
@@ -139,9 +146,9 @@ class Priority(Parameters):
 
     needs_contributions: ClassVar[bool] = True
 
-    beta: float = Field(default=1.0, ge=0, le=1)
+    beta: float = Field(default=0.9, ge=0, le=1)
     contribution_scale: Literal["sum", "none", "running_max", "minmax"] = "sum"
-    norm_window: int | None = Field(default=None, ge=1)
+    norm_window: int | None = Field(default=1, ge=1)
 
     def start(self, n_clients: int, lot: int = 0) -> PriorityState:
         """Allocate the state."""
