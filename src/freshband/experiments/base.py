@@ -1,0 +1,238 @@
+"""What an experiment is: pieces to compute, claims to check, and how to reproduce one.
+
+An experiment is a module with three functions. `pieces` says what to compute, each piece a file
+of its own, so a long experiment can be interrupted and continued; `claims` compares what was found
+with what the paper says; the pictures are drawn from the same files by `freshband.reporting`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, cast
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from freshband.errors import FileError, UnknownNameError, nearest, shown
+from freshband.sealed import check_writable, replacing
+
+__all__ = [
+    "EXPERIMENTS",
+    "Claim",
+    "Experiment",
+    "Piece",
+    "Scale",
+    "find_experiment",
+    "judge",
+    "load_pieces",
+    "reproduce",
+]
+
+EXPERIMENTS: Final = ("fig2a", "fig2b", "fig2c", "fig3", "fig4")
+
+Verdict = Literal["reproduced", "exceeded", "not reproduced"]
+
+
+class Scale(StrEnum):
+    """How large: ``quick`` runs anywhere in minutes, ``full`` is the paper's setting."""
+
+    quick = "quick"
+    full = "full"
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """Something to compute that fits into one file.
+
+    Attributes
+    ----------
+    key : str
+        Name of the file, without its ending.
+    config : mapping
+        What it is made with; a file made otherwise is not mistaken for it.
+    make : callable
+        ``make(progress)`` computes it.
+    save, load : callable
+        Write it to a path, read it from one.
+    """
+
+    key: str
+    config: Mapping[str, Any]
+    make: Callable[[bool], xr.Dataset]
+    save: Callable[[xr.Dataset, Path], None]
+    load: Callable[[Path], xr.Dataset]
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """One statement of the paper, and what became of it.
+
+    Attributes
+    ----------
+    what : str
+        The statement.
+    paper : str
+        What the paper has, "-" where it gives no number.
+    ours : float
+        What was measured.
+    error : float
+        Its standard error; NaN where there is none.
+    unit : str
+        Such as ``"%"``.
+    verdict : {"reproduced", "exceeded", "not reproduced"}
+    why : str
+        What explains the verdict.
+    """
+
+    what: str
+    paper: str
+    ours: float
+    error: float
+    unit: str
+    verdict: Verdict
+    why: str = ""
+
+
+class Experiment(Protocol):
+    """What a module of this package provides."""
+
+    TITLE: str
+
+    def pieces(self, scale: Scale) -> Sequence[Piece]:
+        """Return what has to be computed."""
+        ...
+
+    def claims(self, results: Mapping[str, xr.Dataset], scale: Scale) -> Sequence[Claim]:
+        """Compare the pieces, by key, with the paper."""
+        ...
+
+
+def find_experiment(name: str) -> Experiment:
+    """Return an experiment by the name of its figure.
+
+    Examples
+    --------
+    >>> find_experiment("fig2b").TITLE
+    'GLR-CUCB: regret by number of breakpoints'
+    """
+    if name not in EXPERIMENTS:
+        hint = nearest(str(name), [*EXPERIMENTS, "all"])
+        raise UnknownNameError(f"unknown experiment {shown(name)}; {hint}")
+    return cast(Experiment, importlib.import_module(f"freshband.experiments.{name}"))
+
+
+def reproduce(
+    name: str, scale: Scale, folder: Path, *, progress: bool = True
+) -> Iterator[tuple[Piece, bool]]:
+    """Compute what is missing of an experiment, piece by piece, then write its claims.
+
+    Parameters
+    ----------
+    name : str
+        One of `EXPERIMENTS`.
+    scale : Scale
+        ``quick`` or ``full``.
+    folder : Path
+        Where the files are; those that are there already are not computed again.
+    progress : bool, default True
+        Show progress on stderr if it is a terminal.
+
+    Yields
+    ------
+    (Piece, bool)
+        Each piece once its file is there, and whether it was there before.
+    """
+    experiment = find_experiment(name)
+    for piece in experiment.pieces(scale):
+        path = check_writable(folder / f"{piece.key}.nc")
+        known = path.exists()
+        if known:
+            _check_made_so(piece, path)
+        else:
+            result = piece.make(progress).assign_attrs(experiment=json.dumps(dict(piece.config)))
+            piece.save(result, path)
+        yield piece, known
+    found = experiment.claims(load_pieces(name, scale, folder), scale)
+    with replacing(folder / f"{name}-{scale.value}.json") as scratch:
+        rows = [dataclasses.asdict(claim) for claim in found]
+        scratch.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+def load_pieces(name: str, scale: Scale, folder: Path) -> dict[str, xr.Dataset]:
+    """Return all pieces of an experiment from their files.
+
+    Raises
+    ------
+    FileError
+        If one is missing, damaged, or was made with other settings.
+    """
+    results = {}
+    for piece in find_experiment(name).pieces(scale):
+        path = folder / f"{piece.key}.nc"
+        if not path.exists():
+            raise FileError(
+                f"{path} is not there yet: freshband reproduce {name} --scale {scale.value} "
+                f"--out {folder} makes it"
+            )
+        results[piece.key] = _check_made_so(piece, path)
+    return results
+
+
+def _check_made_so(piece: Piece, path: Path) -> xr.Dataset:
+    result = piece.load(path)
+    if json.loads(result.attrs.get("experiment", "null")) != json.loads(
+        json.dumps(dict(piece.config))
+    ):
+        raise FileError(f"{path} was made with other settings: move it away, or use another --out")
+    return result
+
+
+def judge(
+    what: str,
+    paper: str,
+    values: ArrayLike,
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    exceeds: float | None = None,
+    unit: str = "",
+    why: str = "",
+) -> Claim:
+    """Return a claim about a mean over runs: met within two standard errors, or not.
+
+    Parameters
+    ----------
+    what, paper, unit, why
+        As in `Claim`.
+    values : array_like
+        One value for each run.
+    at_least, at_most : float, optional
+        What the mean has to reach; one of the two.
+    exceeds : float, optional
+        From where on it is "exceeded"; by default two standard errors beyond the bound.
+
+    Examples
+    --------
+    >>> judge("accuracy", "55 %", [58.0, 59.0, 60.0], at_least=55, unit="%").verdict
+    'exceeded'
+    """
+    array = np.asarray(values, dtype=np.float64)
+    mean = float(array.mean())
+    error = float(array.std(ddof=1) / math.sqrt(array.size)) if array.size > 1 else math.nan
+    slack = 0.0 if math.isnan(error) else 2 * error
+    sign = 1.0 if at_least is not None else -1.0
+    bound = at_least if at_least is not None else at_most
+    if bound is None:
+        raise ValueError("a claim needs at_least or at_most")
+    verdict: Verdict = "not reproduced"
+    if sign * (mean - bound) >= -slack:
+        beyond = bound + sign * slack if exceeds is None else exceeds
+        verdict = "exceeded" if slack and sign * (mean - beyond) > 0 else "reproduced"
+    return Claim(what, paper, mean, error, unit, verdict, why)
