@@ -18,7 +18,7 @@ from freshband.cli.app import app
 from freshband.errors import FileError
 from tests.cli.running import PROGRAM, Shell, assert_refused, spawn
 
-COMMANDS = ["simulate", "show", "list"]
+COMMANDS = ["simulate", "train", "compare", "show", "list"]
 HEAVY = ["numpy", "numba", "pydantic", "xarray", "matplotlib", "scipy", "h5py", "pandas"]
 
 

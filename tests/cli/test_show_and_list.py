@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from freshband.channels.base import registry as channels
+from freshband.federated.settings import Training
 from freshband.matching.base import registry as matchings
 from freshband.schedulers.base import registry as schedulers
 from tests.cli.running import Shell
@@ -101,3 +105,37 @@ def test_list_of_nothing_known(shell: Shell) -> None:
         "'glr-cucb'?"
     )
     assert shell.refuses("list", "scheduler").endswith("did you mean 'schedulers'?")
+
+
+def test_settings_of_a_run_are_explained(shell: Shell) -> None:
+    out = shell("list", "training").out
+    for name in Training.model_fields:
+        if not name.endswith("_options"):
+            assert f"\n{name}" in out or f", {name}" in out, name
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("datasets", "cifar10"), ("models", "resnet18"), ("partitions", "shards")]
+)
+def test_things_of_training_are_listed_on_demand(shell: Shell, kind: str, name: str) -> None:
+    assert name not in shell("list").out
+    assert f"\n{name} " in shell("list", kind).out
+    assert f"{name} ({kind.removesuffix('s')})" in shell("list", name).out
+
+
+def test_without_torch_only_the_rest_is_listed(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find, load = importlib.util.find_spec, importlib.import_module
+
+    def missing(name: str, package: str | None = None) -> Any:
+        if name.startswith("freshband.federated."):
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+        return load(name, package)
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "torch" else find(name)
+    )
+    assert shell.refuses("list", "models").startswith("training needs PyTorch; install it with: ")
+    assert shell.refuses("list", "resnet18").startswith("nothing is called 'resnet18'; ")

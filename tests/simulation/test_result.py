@@ -15,7 +15,7 @@ import xarray as xr
 from freshband import load_result, save_result, simulate
 from freshband.channels import Table
 from freshband.errors import FileError, ParameterError
-from freshband.simulation.result import check_writable, replacing
+from freshband.sealed import check_writable, replacing
 from tests.simulation.refusing import refused
 
 

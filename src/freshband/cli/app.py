@@ -10,9 +10,11 @@ from typing import Annotated, cast
 import typer
 
 from freshband import __version__
+from freshband.cli import compare as compare_command
 from freshband.cli import list as list_command
 from freshband.cli import show as show_command
 from freshband.cli import simulate as simulate_command
+from freshband.cli import train as train_command
 from freshband.errors import FileError, FreshbandError
 
 __all__ = ["app", "main"]
@@ -26,9 +28,12 @@ app = typer.Typer(
     help=(
         "Fresh model updates over channels nobody can trust.\n\n"
         "M clients share N channels of unknown, changing quality. Compare the schedulers that "
-        "decide, each round and from acknowledgements alone, which client uses which channel.\n\n"
+        "decide, each round and from acknowledgements alone, which client uses which channel, and "
+        "train models over them.\n\n"
         "[bold]Examples[/bold]\n\n"
         "  freshband simulate --policies random,glr-cucb --runs 20 --plot regret.png\n\n"
+        "  freshband train --scheduler glr-cucb --matching priority --out run\n\n"
+        "  freshband compare --policies random,glr-cucb+priority --plot comparison.png\n\n"
         "  freshband list schedulers"
     ),
     no_args_is_help=True,
@@ -38,6 +43,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("simulate")(simulate_command.simulate)
+app.command("train")(train_command.train)
+app.command("compare")(compare_command.compare)
 app.command("show")(show_command.show)
 app.command("list")(list_command.list_things)
 

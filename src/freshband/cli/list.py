@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from typing import Annotated, Any
 
 import typer
 
+from freshband.cli.training import need_extra
 from freshband.errors import UnknownNameError, nearest
 
 __all__ = ["list_things"]
+
+# These need the extra for training; they are looked at only where somebody asks for them.
+_OF_TRAINING = {
+    "datasets": "freshband.federated.data.base",
+    "models": "freshband.federated.models.base",
+    "partitions": "freshband.federated.partition.base",
+}
 
 
 def list_things(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="schedulers, channels, matchings, or the name of one, such as glr-cucb."
+            help="schedulers, channels, matchings, datasets, models, partitions, the name of one, "
+            "such as glr-cucb, or training for all settings of a run."
         ),
     ] = None,
 ) -> None:
@@ -29,6 +39,8 @@ def list_things(
       freshband list schedulers
 
       freshband list glr-cucb
+
+      freshband list training
     """
     from rich.console import Console
 
@@ -44,19 +56,45 @@ def list_things(
     console = Console()
     if not console.is_terminal:  # a pipe has no width: do not fold to 80 columns
         console = Console(width=200)
+    if name == "training":
+        from freshband.federated.settings import Training
+
+        _explain(console, "settings", name, Training)
+        return
+    if name is not None and name not in kinds and not any(name in each for each in kinds.values()):
+        kinds |= _kinds_of_training(name)
     if name is None or name in kinds:
         for kind, registry in kinds.items():
             if name in (None, kind):
                 console.print(_table(kind, registry))
         if name is None:
-            console.print("Explain one: [bold]freshband list NAME[/bold]")
+            console.print(
+                "Explain one: [bold]freshband list NAME[/bold]; also datasets, models, partitions "
+                "and training"
+            )
         return
     found = [(kind, registry) for kind, registry in kinds.items() if name in registry]
     if not found:
         known = [each for registry in kinds.values() for each in registry] + list(kinds)
+        known.append("training")
         raise UnknownNameError(f"nothing is called {name!r}; {nearest(name, known)}")
     for kind, registry in found:
         _explain(console, kind, name, registry[name])
+
+
+def _kinds_of_training(name: str) -> dict[str, Any]:
+    """Return the registries that need PyTorch, or where it is missing those that do not."""
+    found = {}
+    for kind, module in _OF_TRAINING.items():
+        try:
+            found[kind] = importlib.import_module(module).registry
+            found[kind].names()
+        except ModuleNotFoundError:
+            if name == kind:
+                need_extra()
+                raise
+            found.pop(kind, None)
+    return found
 
 
 def _table(kind: str, registry: Any) -> Any:

@@ -1,14 +1,30 @@
-"""How ``--set`` is read: ``key=value`` for the channels, ``POLICY.key=value`` for a policy."""
+"""How options are read: numbers, ``--set key=value``, and which were written out."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Any
+
+import typer
 
 from freshband.errors import ParameterError
 
-__all__ = ["read_number", "read_settings"]
+__all__ = ["Format", "given_options", "read_number", "read_setting", "read_settings"]
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    table = "table"
+    json = "json"
+
+
+def given_options(context: typer.Context) -> set[str]:
+    """Return the options that were written out, not left at their defaults."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
 def read_number(text: str | float) -> Any:
@@ -27,6 +43,26 @@ def read_number(text: str | float) -> Any:
     return text
 
 
+def read_setting(setting: str, form: str) -> tuple[str, str, Any]:
+    """Return what stands before the last dot, the key after it, and the value.
+
+    Values are JSON where they can be (numbers, true, null, lists), else text.
+
+    Examples
+    --------
+    >>> read_setting("channels.n_channels=15", "TABLE.key=value")
+    ('channels', 'n_channels', 15)
+    """
+    name, equals, text = setting.partition("=")
+    before, _, key = name.strip().rpartition(".")
+    if not equals or not key:
+        raise ParameterError(f"--set must be {form}, got {setting!r}")
+    try:
+        return before, key, json.loads(text)
+    except json.JSONDecodeError:
+        return before, key, text
+
+
 def read_settings(settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Return the channels' settings and each policy's.
 
@@ -40,16 +76,9 @@ def read_settings(settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, di
     channels: dict[str, Any] = {}
     policies: dict[str, dict[str, Any]] = {}
     for setting in settings:
-        name, equals, text = setting.partition("=")
-        policy, _, key = name.strip().rpartition(".")
-        if not equals or not key:
-            raise ParameterError(f"--set must be key=value or POLICY.key=value, got {setting!r}")
-        try:
-            value = json.loads(text)
-        except json.JSONDecodeError:
-            value = text
+        policy, key, value = read_setting(setting, "key=value or POLICY.key=value")
         target = policies.setdefault(policy, {}) if policy else channels
         if key in target:
-            raise ParameterError(f"--set gives {name.strip()!r} twice")
+            raise ParameterError(f"--set gives {setting.partition('=')[0].strip()!r} twice")
         target[key] = value
     return channels, policies

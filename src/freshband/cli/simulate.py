@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freshband.cli.settings import read_number, read_settings
+from freshband.cli.settings import Format, given_options, read_number, read_settings
 from freshband.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -20,13 +20,6 @@ __all__ = ["simulate"]
 
 # What a narrow terminal does without, in this order.
 _SPARE = ("M rounds/s", "Jain", "oldest", "delay", "alarms", "cum. variance", "vs rotate")
-
-
-class Format(StrEnum):
-    """How results are printed."""
-
-    table = "table"
-    json = "json"
 
 
 class Measure(StrEnum):
@@ -132,7 +125,7 @@ def simulate(
     from freshband import save_result, summarise
     from freshband import simulate as run_simulation
     from freshband.channels.base import build
-    from freshband.simulation.result import check_writable
+    from freshband.sealed import check_writable
 
     if out is not None:
         check_writable(out)
@@ -149,7 +142,7 @@ def simulate(
         "points": points,
     }
     if like is not None:
-        request = _repeat(like, request, _given(context))
+        request = _repeat(like, request, given_options(context))
     model = build(request.pop("channels"), request.pop("channel_options"))
     if plot is not None:
         _check_plot(plot, out, measure.value, has_means=model.has_means)
@@ -164,12 +157,6 @@ def simulate(
         sys.stdout.write(json.dumps(summarise(result), indent=2) + "\n")
     else:
         _print_table(result, [path for path in (out, plot) if path is not None])
-
-
-def _given(context: typer.Context) -> set[str]:
-    """Return the options that were written out, not left at their defaults."""
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
 def _repeat(like: Path, request: dict[str, Any], given: set[str]) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 CIFAR-10 with the eight-layer CNN and CIFAR-100 with ResNet-18, Dirichlet 0.5, 250 rounds;
 piecewise air with N = 30, M = 20 and GLR-CUCB, extremely non-stationary air with N = 6, M = 4 and
 M-Exp3; each as random scheduling, the learner with random matching, the learner with adaptive
-matching, and the best this library has. The paper reads about 55 % and 39 % (piecewise), 58 % and 38 % (extreme) for
-adaptive matching at round 250, reached in two thirds of the rounds random scheduling needs.
+matching, and the best this library has. The paper reads about 55 % and 39 % (piecewise), 58 % and
+38 % (extreme) for adaptive matching at round 250, reached in two thirds of the rounds random
+scheduling needs.
 
 What the paper leaves open (E20) was chosen once, by the accuracy of random scheduling alone: see
 `OPEN`. The seed of the air is the same for both data sets (E18). ``quick`` trains on the digits.

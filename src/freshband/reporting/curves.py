@@ -11,9 +11,10 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from freshband.errors import ParameterError, shown
-from freshband.simulation.result import check_writable, read_config, replacing
+from freshband.sealed import check_writable, replacing
+from freshband.simulation.result import read_config
 
-__all__ = ["COLOURS", "check_figure", "check_measure", "draw_curves", "save_figure"]
+__all__ = ["COLOURS", "DASHES", "check_figure", "check_measure", "draw_curves", "save_figure"]
 
 COLOURS = (
     "#0072B2",
@@ -26,7 +27,7 @@ COLOURS = (
     "#8C6BB1",
 )  # Okabe and Ito's, safe for colour-blind readers
 _FORMATS = ("png", "pdf", "svg", "eps", "jpg", "tif", "webp")
-_DASHES = ("-", "--", "-.", ":")
+DASHES = ("-", "--", "-.", ":")
 _LABELS = {
     "regret": "AoI regret against the mean+age oracle",
     "regret_rotate": "AoI regret against the mean+rotate oracle",
@@ -69,7 +70,7 @@ def draw_curves(result: xr.Dataset, measure: str = "regret", *, log: bool = Fals
         values = np.concatenate([np.zeros((len(values), 1)), values], axis=1)
         style: dict[str, Any] = {"color": COLOURS[places[name] % len(COLOURS)]}
         mean = values.mean(axis=0)
-        dash = _DASHES[places[name] // len(COLOURS) % len(_DASHES)]
+        dash = DASHES[places[name] // len(COLOURS) % len(DASHES)]
         axes.plot(rounds, mean, linestyle=dash, linewidth=1.6, label=name, **style)
         if len(values) > 1:
             error = values.std(axis=0, ddof=1) / np.sqrt(len(values))

@@ -36,7 +36,7 @@ from freshband.simulation.loop import Tally, open_tally, run_block
 from freshband.simulation.result import Record, collect
 from freshband.states import reserve
 
-__all__ = ["Plan", "play_run", "simulate"]
+__all__ = ["Plan", "name_policies", "play_run", "progress_bar", "simulate"]
 
 _CELLS = 1 << 17  # states drawn at a time: a block and its means stay in the second-level cache
 
@@ -197,6 +197,16 @@ class Plan:
 def _read_policies(
     policies: Sequence[str | Policy] | str, options: Mapping[str, Mapping[str, Any]]
 ) -> list[Policy]:
+    named = name_policies(policies, options)
+    return [parse_policy(text, options.get(name)) for name, text in named.items()]
+
+
+def name_policies(
+    policies: Sequence[str | Policy] | str,
+    options: Mapping[str, Mapping[str, Any]],
+    done: str = "simulated",
+) -> dict[str, str | Policy]:
+    """Return policies by name, each once; options must be of one of them."""
     if not isinstance(policies, Iterable):
         raise ParameterError(f"policies must be a list of policies, got {shown(policies)}")
     texts = policies.split(",") if isinstance(policies, str) else list(policies)
@@ -206,13 +216,13 @@ def _read_policies(
     for name in options:
         if name not in names:
             raise ParameterError(
-                f"options are given for policy {name!r}, which is not simulated; "
+                f"options are given for policy {name!r}, which is not {done}; "
                 + nearest(name, names)
             )
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise ParameterError(f"policies must differ, got {sorted(twice)[0]!r} twice")
-    return [parse_policy(text, options.get(name)) for text, name in zip(texts, names, strict=True)]
+    return dict(zip(names, texts, strict=True))
 
 
 def _read_clients(clients: object, n_channels: int) -> int:
@@ -291,7 +301,7 @@ def play_run(plan: Plan, run: int, *, yardsticks: bool = True) -> Record:
 
 def _run_all(plan: Plan, workers: int, progress: bool) -> list[Record]:
     records: list[Record | None] = [None] * plan.runs
-    with _progress_bar(progress) as bar, ThreadPoolExecutor(workers) as pool:
+    with progress_bar(progress) as bar, ThreadPoolExecutor(workers) as pool:
         _compile(plan, bar)
         task = bar.add_task("simulating", total=plan.runs)
         try:
@@ -319,7 +329,8 @@ def _compile(plan: Plan, bar: Progress) -> None:
     bar.remove_task(task)
 
 
-def _progress_bar(wanted: bool) -> Progress:
+def progress_bar(wanted: bool) -> Progress:
+    """Return a progress bar on stderr, which shows nothing where that is not a terminal."""
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),

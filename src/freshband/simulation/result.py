@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import os
-import platform
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
 from freshband import __version__
 from freshband.aoi import growth_exponent, jain_index, match_alarms
-from freshband.errors import FileError, ParameterError, reason, shown
-from freshband.parameters import file_path
+from freshband.errors import ParameterError, shown
+from freshband.sealed import load_sealed, save_sealed, versions_of
 from freshband.simulation.loop import Tally
 
 __all__ = [
     "Record",
-    "check_writable",
     "collect",
     "load_result",
+    "mean_and_error",
     "read_config",
-    "replacing",
     "save_result",
     "summarise",
 ]
@@ -39,7 +31,6 @@ __all__ = [
 REGRETS = ("regret", "regret_rotate", "regret_fixed")
 _FORMAT = "freshband simulation 1"
 _LIBRARIES = ("numpy", "numba", "xarray")
-_SEAL = b"\nfreshband sha256 "  # at the end of a file, followed by the digest of all before it
 
 
 @dataclass(frozen=True)
@@ -102,12 +93,7 @@ def collect(
             "format": _FORMAT,
             "config": json.dumps(config),
             "freshband": __version__,
-            "versions": json.dumps(
-                {
-                    "python": platform.python_version(),
-                    **{name: version(name) for name in _LIBRARIES},
-                }
-            ),
+            "versions": versions_of(_LIBRARIES),
             "seconds": seconds,
         },
     )
@@ -153,7 +139,7 @@ def summarise(result: xr.Dataset) -> dict[str, Any]:
     for name in result.policy.values:
         row = result.sel(policy=name)
         policies[str(name)] = {
-            measure: _mean_and_error(row[measure].values)
+            measure: mean_and_error(row[measure].values)
             for measure in measures
             if measure != "seconds"
         }
@@ -173,7 +159,8 @@ def summarise(result: xr.Dataset) -> dict[str, Any]:
     }
 
 
-def _mean_and_error(values: NDArray[Any]) -> dict[str, float | None] | None:
+def mean_and_error(values: NDArray[Any]) -> dict[str, float | None] | None:
+    """Return mean and standard error of the values that are numbers, or None without any."""
     known = np.asarray(values, dtype=np.float64)
     known = known[~np.isnan(known)]
     if known.size == 0:
@@ -182,51 +169,10 @@ def _mean_and_error(values: NDArray[Any]) -> dict[str, float | None] | None:
     return {"mean": float(known.mean()), "se": error}
 
 
-def check_writable(path: str | os.PathLike[str]) -> Path:
-    """Return the path if a file can be written there, or raise `FileError` before work begins."""
-    target = file_path("path", path)
-    try:
-        is_folder, folder = target.is_dir(), target.parent
-        while not folder.exists():
-            folder = folder.parent
-    except OSError as error:
-        raise FileError(f"cannot write {target}: {reason(error)}") from None
-    if is_folder:
-        raise FileError(f"cannot write {target}: it is a folder")
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise FileError(f"cannot write {target}: {folder} is not a writable folder")
-    return target
-
-
 def save_result(result: xr.Dataset, path: str | os.PathLike[str]) -> None:
     """Write a result as NetCDF, completely or not at all."""
     read_config(result)
-    packed = {"zlib": True, "complevel": 4}
-    encoding = {name: packed for name, array in result.items() if array.ndim == 3}
-    with replacing(path) as scratch:
-        result.to_netcdf(scratch, engine="h5netcdf", encoding=encoding)
-        with scratch.open("r+b") as file:  # readers of HDF5 stop before the seal
-            digest = hashlib.file_digest(file, "sha256").digest()
-            file.write(_SEAL + digest)
-
-
-@contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Lend a scratch path that becomes ``path`` in one step, or vanishes if writing fails.
-
-    Folders on the way are made. The scratch file has the same ending, which may name a format.
-    """
-    target = check_writable(path)
-    scratch = target.with_name(f".{os.getpid()}.{target.name}")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        yield scratch
-        scratch.replace(target)
-    except OSError as error:
-        raise FileError(f"cannot write {target}: {reason(error)}") from None
-    finally:
-        with suppress(OSError):
-            scratch.unlink()
+    save_sealed(result, path)
 
 
 def read_config(result: object) -> dict[str, Any]:
@@ -245,21 +191,4 @@ def load_result(path: str | os.PathLike[str]) -> xr.Dataset:
     FileError
         If the file is missing, damaged, or not a simulation's.
     """
-    source = file_path("path", path)
-    try:
-        data = source.read_bytes()
-    except OSError as error:
-        raise FileError(f"cannot read {source}: {reason(error)}") from None
-    body, found, digest = data.rpartition(_SEAL)
-    if found and hashlib.sha256(body).digest() != digest:  # HDF5 itself can hang on damage
-        raise FileError(f"{source} is damaged: its checksum does not match")
-    try:
-        with h5py.File(io.BytesIO(body or data)):  # where this fails h5netcdf complains twice
-            pass
-        result = xr.load_dataset(io.BytesIO(body or data), engine="h5netcdf")
-    except Exception:  # by design of the format anything can come up
-        raise FileError(f"{source} is damaged or not a result") from None
-    form = result.attrs.get("format")
-    if form != _FORMAT:
-        raise FileError(f"{source} must have the format {_FORMAT!r}, got {shown(form)}")
-    return result
+    return load_sealed(path, _FORMAT)

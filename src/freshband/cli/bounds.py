@@ -1,0 +1,194 @@
+"""``freshband bounds``: what theory says of a setting, beside a short simulation."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from freshband.cli.settings import Format, read_number
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from freshband.channels.base import ChannelModel
+    from freshband.theory.overview import Air, Entry
+
+__all__ = ["bounds"]
+
+
+def bounds(
+    clients: Annotated[
+        int, typer.Option(parser=read_number, metavar="<int>", help="Number of clients M.")
+    ] = 2,
+    n_channels: Annotated[
+        int, typer.Option(parser=read_number, metavar="<int>", help="Number of channels N.")
+    ] = 5,
+    rounds: Annotated[
+        int, typer.Option(parser=read_number, metavar="<int>", help="Number of rounds T.")
+    ] = 20_000,
+    breakpoints: Annotated[
+        int,
+        typer.Option(
+            parser=read_number,
+            metavar="<int>",
+            help="Breakpoints of the air; the theorems' C_T is one more.",
+        ),
+    ] = 5,
+    policies: Annotated[
+        str, typer.Option(help="Policies to simulate, as in 'freshband simulate'.")
+    ] = "random,m-exp3,glr-cucb:paper,glr-cucb",
+    runs: Annotated[
+        int, typer.Option(parser=read_number, metavar="<int>", help="Independent runs.")
+    ] = 5,
+    seed: Annotated[
+        int,
+        typer.Option(
+            parser=read_number, metavar="<int>", help="The one seed everything derives from."
+        ),
+    ] = 0,
+    output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw regret with the bounds in it (png, pdf, svg).")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+) -> None:
+    """Print every bound on AoI regret, as printed and corrected, beside a short simulation.
+
+    Lower bounds are about the worst air for the purpose, not the simulated one. Upper bounds use
+    the means of the simulated air. A bound no policy can exceed anyway [bold]says nothing[/bold],
+    and one whose conditions fail proves nothing: both are marked.
+
+    [bold]Examples[/bold]
+
+      freshband bounds --clients 2 --n-channels 5 --rounds 20000 --breakpoints 5
+
+      freshband bounds --breakpoints 0 --rounds 100000 --plot bounds.png
+    """
+    from freshband import simulate
+    from freshband.channels.base import build
+    from freshband.reporting.curves import check_figure
+    from freshband.theory.overview import describe_air, list_bounds
+
+    if plot is not None:
+        check_figure(plot)
+    model = build("piecewise", {"n_channels": n_channels, "n_breakpoints": breakpoints})
+    result = simulate(
+        model, policies, clients=clients, rounds=rounds, runs=runs, seed=seed, progress=not quiet
+    )
+    air = describe_air(_means(model, rounds, runs, seed), clients)
+    setting = (int(clients), int(n_channels), int(rounds), int(breakpoints) + 1)
+    entries = list_bounds(*setting, air)
+    if plot is not None:
+        from freshband.reporting.bounds import draw_bounds
+        from freshband.reporting.curves import save_figure
+
+        curves = list_bounds(*setting[:2], result["round"].values, setting[3], air)
+        save_figure(draw_bounds(result, curves), plot)
+    if output is Format.json:
+        sys.stdout.write(json.dumps(_report(setting, air, entries, result), indent=2) + "\n")
+    else:
+        _print_tables(setting, air, entries, result)
+        if plot is not None:
+            typer.echo(f"wrote {plot}")
+
+
+def _means(model: ChannelModel, rounds: int, runs: int, seed: int) -> Any:
+    """Return the means of all segments in all runs, shape (segments of all runs, N)."""
+    import numpy as np
+
+    from freshband.channels.base import open_air
+
+    return np.concatenate(
+        [
+            np.unique(open_air(model, rounds, seed, run).block(rounds).means, axis=0)
+            for run in range(int(runs))
+        ]
+    )
+
+
+def _says_nothing(entry: Entry, entries: list[Entry]) -> bool:
+    value = float(entry.bound.value)
+    if entry.bound.kind == "lower":
+        return value <= 0
+    return value > float(entries[-1].bound.value)
+
+
+def _report(
+    setting: tuple[int, int, int, int], air: Air, entries: list[Entry], result: xr.Dataset
+) -> dict[str, Any]:
+    from freshband import summarise
+
+    constants = {
+        name: value if math.isfinite(value) else None for name, value in air._asdict().items()
+    }
+    return {
+        "clients": setting[0],
+        "n_channels": setting[1],
+        "rounds": setting[2],
+        "n_segments": setting[3],
+        "air": constants,
+        "bounds": [
+            {
+                "result": entry.result,
+                "variant": entry.variant,
+                "kind": entry.bound.kind,
+                "value": float(entry.bound.value),
+                "holds": bool(entry.bound.holds),
+                "failing": entry.bound.failing,
+                "says_nothing": _says_nothing(entry, entries),
+                "about": entry.about,
+            }
+            for entry in entries
+        ],
+        "simulation": summarise(result),
+    }
+
+
+def _print_tables(
+    setting: tuple[int, int, int, int], air: Air, entries: list[Entry], result: xr.Dataset
+) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from freshband import summarise
+
+    console = Console()
+    if not console.is_terminal:  # a pipe has no width: do not fold the tables to 80 columns
+        console = Console(width=200)
+    gap = f"{air.gap:.3g}" if math.isfinite(air.gap) else "none"
+    table = Table(
+        title=f"AoI regret: {setting[0]} clients, {setting[1]} channels, {setting[2]:,} rounds, "
+        f"{setting[3]} segment{'s' if setting[3] > 1 else ''}",
+        caption=f"air of the simulation: least mean {air.worst:.3g}, least of the oracle's "
+        f"{air.best:.3g}, least gap {gap}",
+    )
+    for heading in ("result", "variant", "bound", "about", "but"):
+        table.add_column(heading)
+    table.columns[2].justify = "right"
+    for entry in entries:
+        sign = "≥" if entry.bound.kind == "lower" else "≤"
+        doubts = [f"fails: {name}" for name in entry.bound.failing]
+        if _says_nothing(entry, entries):
+            doubts.append("says nothing")
+        value = float(entry.bound.value)
+        number = f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
+        table.add_row(
+            entry.result, entry.variant, f"{sign} {number}", entry.about, "; ".join(doubts)
+        )
+    console.print(table)
+    simulated = Table(title=f"simulated: piecewise air, {result.sizes['run']} runs")
+    for heading in ("policy", "regret, oracle by age", "regret, oracle by turns"):
+        simulated.add_column(heading, justify="left" if heading == "policy" else "right")
+    for name, row in summarise(result)["policies"].items():
+        simulated.add_row(name, _cell(row["regret"]), _cell(row["regret_rotate"]))
+    console.print(simulated)
+
+
+def _cell(value: dict[str, float | None]) -> str:
+    error = f" ± {value['se']:,.0f}" if value["se"] is not None else ""
+    return f"{value['mean']:,.0f}{error}"

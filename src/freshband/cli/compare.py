@@ -1,0 +1,330 @@
+"""``freshband compare``: train with several policies on the same air and data."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from freshband.cli import panels
+from freshband.cli.settings import Format, given_options, read_number
+from freshband.cli.training import merge_layers, need_extra, read_file, read_sets
+from freshband.errors import ParameterError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["compare"]
+
+_FIELDS = ("dataset", "partition", "model", "channels", "clients", "rounds", "seed", "device")
+# What a narrow terminal does without, in this order.
+_SPARE = ("Jain", "loss", "mean accuracy", "mean age", "spread", "cum. variance")
+
+
+def compare(
+    context: typer.Context,
+    policies: Annotated[
+        str,
+        typer.Option(
+            help="Comma-separated policies, each scheduler[:preset][+token...][@algorithm]; the "
+            "others are compared with the first.",
+            rich_help_panel=panels.AIR,
+        ),
+    ] = "random,glr-cucb,glr-cucb+priority",
+    dataset: Annotated[
+        str,
+        typer.Option(
+            help="What is learned: digits (no download), cifar10, cifar100, synthetic.",
+            rich_help_panel=panels.LEARNED,
+        ),
+    ] = "digits",
+    partition: Annotated[
+        str,
+        typer.Option(
+            help="Who holds what: dirichlet (unlike clients), iid, shards.",
+            rich_help_panel=panels.LEARNED,
+        ),
+    ] = "dirichlet",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            show_default="what suits the data set",
+            help="What is trained: small-cnn, cnn8, resnet18, mlp.",
+            rich_help_panel=panels.LEARNED,
+        ),
+    ] = None,
+    channels: Annotated[
+        str,
+        typer.Option(
+            help="Channel model or named instance; see 'freshband list channels'.",
+            rich_help_panel=panels.AIR,
+        ),
+    ] = "fig3-piecewise",
+    clients: Annotated[
+        int,
+        typer.Option(
+            parser=read_number,
+            metavar="<int>",
+            help="Number of clients M.",
+            rich_help_panel=panels.RUN,
+        ),
+    ] = 10,
+    rounds: Annotated[
+        int,
+        typer.Option(
+            parser=read_number,
+            metavar="<int>",
+            help="Number of rounds T.",
+            rich_help_panel=panels.RUN,
+        ),
+    ] = 60,
+    runs: Annotated[
+        int,
+        typer.Option(
+            parser=read_number,
+            metavar="<int>",
+            help="Independent runs; in each, policies share air, data, weights and batches.",
+            rich_help_panel=panels.RUN,
+        ),
+    ] = 3,
+    seed: Annotated[
+        int,
+        typer.Option(
+            parser=read_number,
+            metavar="<int>",
+            help="The one seed everything derives from.",
+            rich_help_panel=panels.RUN,
+        ),
+    ] = 0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="[TABLE.]KEY=VALUE",
+            help="Any other setting, repeatable: client_lr=0.1; an option of a thing by its table "
+            "(channels, dataset, partition, model), such as partition.alpha=0.1; or of a policy, "
+            "such as glr-cucb.delta=0.01.",
+            rich_help_panel=panels.RUN,
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml",
+            help="Settings from a file, with the same names and tables, also policies and runs; "
+            "the command line wins.",
+            rich_help_panel=panels.RUN,
+        ),
+    ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.nc",
+            help="Repeat the comparison saved in this file; files and the command line win.",
+            rich_help_panel=panels.RUN,
+        ),
+    ] = None,
+    device: Annotated[
+        str,
+        typer.Option(
+            help="Where to train: auto (a GPU if there is one), cpu, cuda.",
+            rich_help_panel=panels.RUN,
+        ),
+    ] = "auto",
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder with CIFAR's binary files, in place of a download.",
+            rich_help_panel=panels.LEARNED,
+        ),
+    ] = None,
+    output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Save all rounds of all runs, with their settings, as NetCDF.",
+            rich_help_panel=panels.KEPT,
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw regret, accuracy and fairness on one page (png, pdf, svg).",
+            rich_help_panel=panels.KEPT,
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+) -> None:
+    """Train with several policies on the same air and data, side by side.
+
+    In every run the policies meet the same channels, their clients hold the same
+    samples and models begin with the same weights: differences to the first
+    policy are paired.
+
+    [bold]Examples[/bold]
+
+      freshband compare --policies random,glr-cucb,glr-cucb+priority --plot it.png
+
+      freshband compare --policies glr-cucb,m-exp3 --channels jammer --out it.nc
+
+      freshband compare --policies glr-cucb,glr-cucb@fedbuff --set client_lr=0.1
+    """
+    need_extra()
+    from freshband.federated.comparison import compare as train_all
+    from freshband.federated.comparison import save_comparison, summarise_comparison
+    from freshband.sealed import check_writable
+
+    if out is not None:
+        check_writable(out)
+    if plot is not None:
+        _check_plot(plot, out)
+    request = _request(context.params, given_options(context))
+    result = train_all(**request, progress=not quiet)
+    if out is not None:
+        save_comparison(result, out)
+    if plot is not None:
+        from freshband.reporting.curves import save_figure
+        from freshband.reporting.training import draw_comparison
+
+        save_figure(draw_comparison(result), plot)
+    if output is Format.json:
+        sys.stdout.write(json.dumps(summarise_comparison(result), indent=2) + "\n")
+    else:
+        _print_table(result, [path for path in (out, plot) if path is not None])
+
+
+def _check_plot(plot: Path, out: Path | None) -> None:
+    from freshband.reporting.curves import check_figure
+
+    check_figure(plot)
+    if out is not None and out.resolve() == plot.resolve():
+        raise ParameterError(f"--out and --plot must name two files, got {plot} twice")
+
+
+def _request(params: dict[str, Any], given: set[str]) -> dict[str, Any]:
+    """Put together what is compared: a saved comparison, then a file, then the command line."""
+    layers = [] if params["config"] is None else [read_file(params["config"])]
+    base: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    chosen = {"policies": params["policies"], "runs": params["runs"]}
+    if params["like"] is not None:
+        from freshband.federated.comparison import load_comparison, read_comparison
+
+        saved = read_comparison(load_comparison(params["like"]))
+        base, options = saved["settings"].model_dump(), saved["policy_options"]
+        chosen = {name: saved[name] for name in chosen}
+    for layer in layers:
+        for name in ("scheduler", "matching"):
+            if name in layer.fields or name in layer.options:
+                raise ParameterError(f"{layer.source} names a {name}: compare takes policies")
+        chosen |= {name: layer.fields.pop(name) for name in chosen if name in layer.fields}
+    chosen |= {name: params[name] for name in chosen if name in given}
+    names = chosen["policies"]
+    names = names.split(",") if isinstance(names, str) else names
+    names = [str(name).strip() for name in names] if isinstance(names, list) else []
+    layer = read_sets(params["settings"] or [], names)
+    for name in _FIELDS:
+        if name in given:
+            layer.put("", name, params[name])
+    if params["data_dir"] is not None:
+        layer.put("dataset", "data_dir", str(params["data_dir"]))
+    own = {name: layer.options.pop(name) for name in names if name in layer.options}
+    kept = {name: values for name, values in options.items() if name in names}
+    return {
+        **chosen,
+        "settings": merge_layers(base, [*layers, layer]),
+        "policy_options": {
+            name: {**kept.get(name, {}), **own.get(name, {})} for name in own | kept
+        },
+    }
+
+
+# ------------------------------------------------------------------------------------------ table
+
+
+def _print_table(result: xr.Dataset, written: list[Path]) -> None:
+    from rich.console import Console
+    from rich.measure import Measurement
+    from rich.table import Table
+
+    from freshband.federated.comparison import summarise_comparison
+
+    summary = summarise_comparison(result)
+    columns = _columns(summary["policies"])
+    console = Console()
+    if not console.is_terminal:  # a pipe has no width: do not fold the table to 80 columns
+        console = Console(width=200)
+    dropped: list[str] = []
+    while True:
+        table = Table(title=_title(summary), caption=_caption(summary, dropped))
+        table.add_column("policy", no_wrap=True)
+        for heading in columns:
+            table.add_column(heading, justify="right")
+        for i, name in enumerate(summary["policies"]):
+            table.add_row(name, *(column[i] for column in columns.values()))
+        width = Measurement.get(console, console.options.update(max_width=1000), table).maximum
+        spare = [heading for heading in _SPARE if heading in columns]
+        if width <= console.width or not spare:
+            break
+        del columns[spare[0]]
+        dropped.append(spare[0])
+    console.print(table)
+    for path in written:
+        console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+
+
+def _columns(rows: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the table's columns by heading, a cell for each policy."""
+    main = "regret" if next(iter(rows.values()))["regret"] else "regret_fixed"
+    measures = {
+        "accuracy": ("final_accuracy", 3),
+        "mean accuracy": ("mean_accuracy", 3),
+        "loss": ("final_loss", 3),
+        "spread": ("accuracy_spread", 3),
+        "regret": (main, 0),
+        "mean age": ("mean_age", 2),
+        "cum. variance": ("cumulative_variance", 1),
+        "Jain": ("jain", 3),
+    }
+    return {
+        heading: [_cell(row, measure, digits) for row in rows.values()]
+        for heading, (measure, digits) in measures.items()
+    }
+
+
+def _cell(row: dict[str, Any], measure: str, digits: int) -> str:
+    """Return the mean, and in a second line the paired difference to the first policy."""
+    if row[measure] is None:
+        return "—"
+    text = f"{row[measure]['mean']:,.{digits}f}"
+    difference = row["versus_first"].get(measure)
+    if difference is None:
+        return text
+    text += f"\n{difference['mean']:+,.{digits}f}"
+    if difference["se"] is not None:
+        text += f" ± {difference['se']:,.{digits}f}"
+    return text
+
+
+def _title(summary: dict[str, Any]) -> str:
+    runs = summary["runs"]
+    return (
+        f"{summary['dataset']} over {summary['channels']}: {summary['clients']} clients, "
+        f"{summary['rounds']} rounds, {runs} run{'s' if runs > 1 else ''}, seed {summary['seed']}"
+    )
+
+
+def _caption(summary: dict[str, Any], dropped: list[str]) -> str:
+    first = next(iter(summary["policies"]))
+    row = summary["policies"][first]
+    error = " ± its standard error" if summary["runs"] > 1 else ""
+    oracle = "mean+age oracle's" if row["regret"] else "best fixed set's (no means known)"
+    caption = (
+        f"below each mean: paired difference to {first}{error}; accuracy after the last round; "
+        f"spread: of accuracy over clients; regret: age beyond the {oracle}"
+    )
+    return caption + (f"; no room for {', '.join(dropped)}" if dropped else "")

@@ -1,0 +1,394 @@
+"""``freshband train``: train a model over channels nobody can trust."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from freshband.cli import panels
+from freshband.cli.job import Job, interruptible
+from freshband.cli.live import Watch
+from freshband.cli.settings import Format, given_options, read_number
+from freshband.cli.training import Layer, merge_layers, need_extra, read_file, read_sets
+from freshband.errors import ParameterError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from freshband.federated.records import RoundRecord
+    from freshband.federated.settings import Training
+
+__all__ = ["train"]
+
+_INTERRUPTED = 130
+_FIELDS = (
+    "dataset", "partition", "model", "channels", "scheduler", "matching", "algorithm", "clients",
+    "rounds", "seed", "device",
+)  # fmt: skip
+_WITH_RESUME = {"resume", "output", "plot", "quiet", "tensorboard"}
+_OPTIONS = {"output": "--format", "settings": "--set"}
+
+
+def train(
+    context: typer.Context,
+    dataset: Annotated[
+        str,
+        typer.Option(
+            help="What is learned: digits (no download), cifar10, cifar100, synthetic.",
+            rich_help_panel=panels.LEARNED,
+        ),
+    ] = "digits",
+    partition: Annotated[
+        str,
+        typer.Option(
+            help="Who holds what: dirichlet (unlike clients), iid, shards.",
+            rich_help_panel=panels.LEARNED,
+        ),
+    ] = "dirichlet",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            show_default="what suits the data set",
+            help="What is trained: small-cnn, cnn8, resnet18, mlp.",
+            rich_help_panel=panels.LEARNED,
+        ),
+    ] = None,
+    channels: Annotated[
+        str,
+        typer.Option(
+            help="Channel model or named instance; see 'freshband list channels'.",
+            rich_help_panel=panels.AIR,
+        ),
+    ] = "fig3-piecewise",
+    scheduler: Annotated[
+        str,
+        typer.Option(
+            help="Which channels are used, scheduler[:preset][+token...]; see 'freshband list "
+            "schedulers'.",
+            rich_help_panel=panels.AIR,
+        ),
+    ] = "glr-cucb",
+    matching: Annotated[
+        str | None,
+        typer.Option(
+            show_default="what suits the scheduler",
+            help="Who gets which channel: age, priority (by contribution and age), rotate, "
+            "random, fixed.",
+            rich_help_panel=panels.AIR,
+        ),
+    ] = None,
+    algorithm: Annotated[
+        str,
+        typer.Option(
+            help="What the server does with updates: async (the paper's round), fedasync, "
+            "fedbuff, fedavg.",
+            rich_help_panel=panels.RUN,
+        ),
+    ] = "async",
+    clients: Annotated[
+        int,
+        typer.Option(
+            parser=read_number,
+            metavar="<int>",
+            help="Number of clients M.",
+            rich_help_panel=panels.RUN,
+        ),
+    ] = 10,
+    rounds: Annotated[
+        int,
+        typer.Option(
+            parser=read_number,
+            metavar="<int>",
+            help="Number of rounds T.",
+            rich_help_panel=panels.RUN,
+        ),
+    ] = 60,
+    seed: Annotated[
+        int,
+        typer.Option(
+            parser=read_number,
+            metavar="<int>",
+            help="The one seed everything derives from.",
+            rich_help_panel=panels.RUN,
+        ),
+    ] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder for result.nc and checkpoints; without it nothing is saved.",
+            rich_help_panel=panels.KEPT,
+        ),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Go on with the run in this folder, where it stopped.",
+            rich_help_panel=panels.KEPT,
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="[TABLE.]KEY=VALUE",
+            help="Any other setting, repeatable: client_lr=0.1, or an option of a thing by its "
+            "table: channels, scheduler, matching, dataset, partition, model, such as "
+            "partition.alpha=0.1; 'freshband list training' tells all.",
+            rich_help_panel=panels.RUN,
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml",
+            help="Settings from a file, with the same names and tables; the command line wins.",
+            rich_help_panel=panels.RUN,
+        ),
+    ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.nc",
+            help="Repeat the settings saved in this result; files and the command line win.",
+            rich_help_panel=panels.RUN,
+        ),
+    ] = None,
+    device: Annotated[
+        str,
+        typer.Option(
+            help="Where to train: auto (a GPU if there is one), cpu, cuda.",
+            rich_help_panel=panels.RUN,
+        ),
+    ] = "auto",
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder with CIFAR's binary files, in place of a download.",
+            rich_help_panel=panels.LEARNED,
+        ),
+    ] = None,
+    checkpoint_every: Annotated[
+        int,
+        typer.Option(
+            parser=read_number,
+            metavar="<int>",
+            help="Rounds between two checkpoints.",
+            rich_help_panel=panels.KEPT,
+        ),
+    ] = 10,
+    keep: Annotated[
+        int,
+        typer.Option(
+            parser=read_number,
+            metavar="<int>",
+            help="Number of checkpoints kept.",
+            rich_help_panel=panels.KEPT,
+        ),
+    ] = 2,
+    output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw accuracy, ages, variance and participation (png, pdf, svg).",
+            rich_help_panel=panels.KEPT,
+        ),
+    ] = None,
+    tensorboard: Annotated[
+        bool | None,
+        typer.Option(
+            "--tensorboard/--no-tensorboard",
+            show_default="no",
+            help="Write scalars to DIR/tensorboard, for 'tensorboard --logdir DIR'.",
+            rich_help_panel=panels.KEPT,
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress at all.")] = False,
+) -> None:
+    """Train a model whose updates ride over unreliable channels.
+
+    Each round the clients whose update got through receive the new model and
+    train on their own samples; then everybody sends over the channel the
+    scheduler gave them. Ctrl-C ends the round, saves, and says how to go on; a
+    second one stops at once.
+
+    [bold]Examples[/bold]
+
+      freshband train --scheduler glr-cucb --matching priority --out run
+
+      freshband train --resume run
+
+      freshband train --set partition.alpha=0.1 --set client_lr=0.1 --plot run.png
+
+      freshband train --config mine.toml --rounds 250 --device cuda --out mine
+    """
+    need_extra()
+    given = given_options(context)
+    if plot is not None:
+        from freshband.reporting.curves import check_figure
+
+        check_figure(plot)
+    if resume is not None:
+        _refuse_beside_resume(given - _WITH_RESUME)
+        job = Job.resumed(resume)
+    else:
+        chosen = _choose(context.params, given)
+        if out is None and (tensorboard or given & {"checkpoint_every", "keep"}):
+            raise ParameterError("checkpoints and TensorBoard need a folder: give --out DIR")
+        job = Job.begun(chosen, out, checkpoint_every, keep)
+    for note in [] if job.run is None else job.run.notes:
+        typer.echo(f"note: {note}", err=True)
+    try:
+        with job:
+            _play(job, quiet=quiet, tensorboard=tensorboard)
+            _report(job, output, plot)
+    except KeyboardInterrupt:
+        _say_how_to_resume(job)
+        raise
+    if job.interrupted:
+        _say_how_to_resume(job)
+        raise typer.Exit(_INTERRUPTED)
+
+
+def _choose(params: dict[str, Any], given: set[str]) -> Training:
+    """Put the settings together: a result's, then a file's, then the command line's."""
+    layer = read_sets(params["settings"] or [])
+    for name in _FIELDS:
+        if name in given:
+            layer.put("", name, params[name])
+    if params["data_dir"] is not None:
+        layer.put("dataset", "data_dir", str(params["data_dir"]))
+    layers: list[Layer] = [layer]
+    if params["config"] is not None:
+        layers.insert(0, read_file(params["config"]))
+    base: dict[str, Any] = {}
+    if params["like"] is not None:
+        from freshband.federated.result import load_training, read_settings
+
+        base = read_settings(load_training(params["like"])).model_dump()
+    return merge_layers(base, layers)
+
+
+def _refuse_beside_resume(others: set[str]) -> None:
+    for name in sorted(others):
+        option = _OPTIONS.get(name, "--" + name.replace("_", "-"))
+        raise ParameterError(
+            f"--resume goes on with the settings of its folder: leave out {option}"
+        )
+
+
+def _play(job: Job, *, quiet: bool, tensorboard: bool | None) -> None:
+    with ExitStack() as stack:
+        watch = stack.enter_context(Watch(job.settings, len(job.records), job.device, quiet=quiet))
+        writer = stack.enter_context(_scalars(job, tensorboard))
+
+        def stop() -> None:
+            job.stop()
+            watch.say("ending the round; Ctrl-C again stops at once")
+
+        stack.enter_context(interruptible(stop))
+        for record in job:
+            watch.update(record)
+            writer(record)
+    if job.interrupted and len(job.records) == job.settings.rounds:
+        job.interrupted = False  # it was the last round
+
+
+def _say_how_to_resume(job: Job) -> None:
+    if job.run is None:
+        told, how = len(job.records), "nothing is saved without --out"
+    else:
+        told = max(job.run.saved_round, 0)
+        how = f"resume with: freshband train --resume {shlex.quote(str(job.run.out))}"
+    typer.echo(f"stopped after round {told} of {job.settings.rounds}; {how}", err=True)
+
+
+@contextmanager
+def _scalars(job: Job, wanted: bool | None) -> Iterator[Callable[[RoundRecord], None]]:
+    """Lend a function that writes a round for TensorBoard, or does nothing with it."""
+    folder = None if job.folder is None else job.folder / "tensorboard"
+    if folder is None or wanted is False or (wanted is None and not folder.exists()):
+        yield lambda record: None
+        return
+    from freshband.reporting.scalars import writing_scalars
+
+    with writing_scalars(folder, done=len(job.records)) as write:
+        yield write
+
+
+# ----------------------------------------------------------------------------------------- report
+
+
+def _report(job: Job, output: Format, plot: Path | None) -> None:
+    from freshband.federated.result import collect_records, summarise_training
+
+    if not job.records or (job.interrupted and output is Format.json):
+        return
+    result = collect_records(job.records, job.settings, device=job.device)
+    written = [job.run.result_path] if job.run is not None and job.run.finished else []
+    if plot is not None:
+        from freshband.reporting.curves import save_figure
+        from freshband.reporting.training import draw_training
+
+        save_figure(draw_training(result), plot)
+        written.append(plot)
+    if output is Format.json:
+        sys.stdout.write(json.dumps(summarise_training(result), indent=2) + "\n")
+    else:
+        _print_summary(result, written)
+
+
+def _print_summary(result: xr.Dataset, written: list[Path]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from freshband.federated.result import summarise_training
+
+    found = summarise_training(result)
+    console = Console()
+    if not console.is_terminal:  # a pipe has no width: do not fold to 80 columns
+        console = Console(width=200)
+    console.print(
+        f"{found['dataset']} over {found['channels']}, [bold]{found['policy']}[/bold]: "
+        f"{found['clients']} clients, {found['rounds']} rounds, seed {found['seed']}",
+        highlight=False,
+    )
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for name, text in _rows(found).items():
+        table.add_row(name, text)
+    console.print(table)
+    for path in written:
+        console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+
+
+def _rows(found: dict[str, Any]) -> dict[str, str]:
+    def number(value: float | None, digits: int = 3) -> str:
+        return "—" if value is None else f"{value:.{digits}f}"
+
+    heard = sum(found["participation"]) / len(found["participation"])
+    best = f"best {number(found['best_accuracy'])} in round {found['best_round']}"
+    return {
+        "accuracy": f"[bold]{number(found['final_accuracy'])}[/bold]  {best}",
+        "loss": number(found["final_loss"]),
+        "spread over clients": f"{number(found['accuracy_spread'])} of accuracy",
+        "age": f"mean {found['mean_age']:.2f}, oldest {found['max_age']}, cumulative variance "
+        f"{found['cumulative_variance']:,.1f}",
+        "participation": f"{heard:.0%} of rounds, Jain {found['jain']:.3f}, staleness "
+        f"{number(found['mean_staleness'], 2)}",
+        "changes noticed": str(found["alarms"]),
+        "updates refused": str(found["refused"]),
+        "sent": f"{found['bytes_up'] / 1e6:,.1f} MB up, {found['bytes_down'] / 1e6:,.1f} MB down",
+        "time": f"{found['seconds']:.1f} s, {found['rounds_per_second']:.1f} rounds/s on "
+        f"{found['device']}",
+    }

@@ -1,0 +1,125 @@
+"""What ``train`` and ``compare`` share: how the settings of a run are put together."""
+
+from __future__ import annotations
+
+import importlib.util
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from freshband.cli.settings import read_setting
+from freshband.errors import (
+    FileError,
+    FreshbandError,
+    ParameterError,
+    UnknownNameError,
+    nearest,
+    reason,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from freshband.federated.settings import Training
+
+__all__ = ["Layer", "merge_layers", "need_extra", "read_file", "read_sets"]
+
+# Names that have options of their own, and where the settings keep those.
+TABLES = {
+    "channels": "channel_options",
+    "dataset": "dataset_options",
+    "matching": "policy_options",
+    "model": "model_options",
+    "partition": "partition_options",
+    "scheduler": "policy_options",
+}
+_SHARED = tuple(name for name in TABLES if TABLES[name] != "policy_options")
+
+
+class Layer:
+    """Settings from one source: plain ones, and options by the name they belong to."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.fields: dict[str, Any] = {}
+        self.options: dict[str, dict[str, Any]] = {}
+
+    def put(self, table: str, key: str, value: Any) -> None:
+        """Enter a setting, or with a table an option; each only once."""
+        target = self.options.setdefault(table, {}) if table else self.fields
+        if key in target:
+            raise ParameterError(f"{self.source} gives {f'{table}.{key}'.lstrip('.')!r} twice")
+        target[key] = value
+
+
+def need_extra() -> None:
+    """Say what to install where PyTorch is missing."""
+    if importlib.util.find_spec("torch") is None:
+        raise FreshbandError(
+            "training needs PyTorch; install it with: pip install 'freshband[train]'"
+        )
+
+
+def read_file(path: Path) -> Layer:
+    """Read a TOML file: settings by name, and a table for each thing that has options."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"cannot read {path}: {reason(error)}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise FileError(f"{path} is not TOML: {reason(error)}") from None
+    layer = Layer(str(path))
+    for key, value in found.items():
+        if not isinstance(value, dict):
+            layer.put("", key, value)
+        elif key not in TABLES:
+            raise UnknownNameError(f"{path} has no use for a table [{key}]; {nearest(key, TABLES)}")
+        else:
+            for name, option in value.items():
+                if name == "name":
+                    layer.put("", key, option)
+                else:
+                    layer.put(key, name, option)
+    return layer
+
+
+def read_sets(settings: Sequence[str], policies: Sequence[str] = ()) -> Layer:
+    """Read ``--set``: ``key=value``, ``table.key=value``, and of policies ``POLICY.key=value``."""
+    layer = Layer("the command line")
+    known = [*_SHARED, *policies] if policies else list(TABLES)
+    for setting in settings:
+        table, key, value = read_setting(setting, "key=value or TABLE.key=value")
+        if table and table not in known:
+            raise UnknownNameError(
+                f"--set {setting}: {table!r} is unknown; {nearest(table, known)}"
+            )
+        layer.put(table, key, value)
+    return layer
+
+
+def merge_layers(base: Mapping[str, Any], layers: Sequence[Layer]) -> Training:
+    """Return the settings: later layers win over earlier ones and over ``base``.
+
+    Options belong to a name: where a later layer names something else they are left behind.
+    """
+    from freshband.federated.settings import Training
+
+    values = dict(base)
+    options: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
+    for table, field in TABLES.items():
+        if field in values and table != "matching":  # policy_options have one home here
+            options[table] = dict(values.pop(field))
+    for layer in layers:
+        for key, value in layer.fields.items():
+            if key in TABLES and value != values.get(key):
+                options[key] = {}
+            values[key] = value
+        for table, own in layer.options.items():
+            options[table] |= own
+    for table, own in options.items():
+        if own:
+            field = TABLES[table]
+            if not isinstance(values.setdefault(field, {}), dict):
+                raise ParameterError(f"{field} must be a table, got {shown(values[field])}")
+            values[field] = {**values[field], **own}
+    return Training(**values)

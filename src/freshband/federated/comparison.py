@@ -1,0 +1,309 @@
+"""Comparisons: several policies train on the same air, data, initial weights and batches."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from freshband import __version__
+from freshband.errors import ParameterError, shown
+from freshband.federated.clients import pick_device
+from freshband.federated.data import load_dataset
+from freshband.federated.engine import Federation, train_together
+from freshband.federated.records import RoundRecord
+from freshband.federated.result import LIBRARIES, collect_records, measure_training
+from freshband.federated.settings import Training
+from freshband.parameters import whole_number
+from freshband.policy import Policy, parse_policy, read_options
+from freshband.sealed import load_sealed, save_sealed, versions_of
+from freshband.simulation.monte_carlo import Plan, name_policies, play_run, progress_bar
+from freshband.simulation.result import mean_and_error
+
+__all__ = [
+    "compare",
+    "load_comparison",
+    "measure_comparison",
+    "read_comparison",
+    "save_comparison",
+    "settings_of",
+    "summarise_comparison",
+]
+
+_FORMAT: Final = "freshband comparison 1"
+_IN_STEP: Final = 256  # clients that train in one batch on a GPU, at most
+_DATA_BY_RUN: Final = frozenset({"synthetic"})  # data sets that every run draws anew
+
+
+def compare(
+    settings: Training,
+    policies: Sequence[str] | str,
+    *,
+    runs: int = 1,
+    policy_options: Mapping[str, Mapping[str, Any]] | None = None,
+    progress: bool = True,
+) -> xr.Dataset:
+    """Train with several policies under the same conditions, several times.
+
+    In each run all policies meet the same air, clients hold the same samples, models begin with
+    the same weights, and a client that trains in a round draws the same batches, so differences
+    between policies are paired.
+
+    Parameters
+    ----------
+    settings : Training
+        What all have in common; scheduler, matching, their options and the run are replaced.
+    policies : sequence of str
+        ``scheduler[:preset][+token...][@algorithm]``, such as ``"glr-cucb+priority"`` or
+        ``"random@fedavg"``; a string is split at commas. The others are compared with the first.
+    runs : int >= 1, default 1
+        Independent repetitions, from ``settings.run`` on: other air, split, weights and batches.
+    policy_options : mapping of str to mapping, optional
+        Hyper-parameters by policy, as written in ``policies``.
+    progress : bool, default True
+        Show a progress bar on stderr if it is a terminal.
+
+    Returns
+    -------
+    xarray.Dataset
+        What `freshband.federated.result.collect_records` returns of one run, over (policy, run);
+        besides ``regret`` over (policy, run, round), the cumulative age beyond that of the
+        mean+age oracle on the same air, and ``regret_fixed``, that beyond the best fixed set's
+        where channels have no means; each NaN where the other applies. ``seconds`` of a round are
+        those of all policies that were played in step.
+
+    Examples
+    --------
+    >>> settings = Training(model="mlp", clients=3, rounds=4)
+    >>> result = compare(settings, ["random", "glr-cucb+age"], runs=2, progress=False)
+    >>> result.regret.dims, result.ages.dims
+    (('policy', 'run', 'round'), ('policy', 'run', 'round', 'client'))
+    """
+    options = read_options("policy_options", policy_options)
+    named = name_policies(policies, options, "compared")
+    several = whole_number("runs", runs, at_least=1)
+    first = settings.run
+    asked = {
+        name: [
+            settings_of(settings, text, options.get(name), first + run) for run in range(several)
+        ]
+        for name, text in named.items()
+    }
+    began = time.perf_counter()
+    records = _train_all(asked, progress)
+    results = [
+        xr.concat(
+            [collect_records(records[name, run], each) for run, each in enumerate(row)],
+            dim="run",
+            combine_attrs="drop",
+        )
+        for name, row in asked.items()
+    ]
+    result = xr.concat(results, dim="policy", combine_attrs="drop").assign_coords(
+        policy=list(asked), run=first + np.arange(several)
+    )
+    result = result.assign(_regrets(result, next(iter(asked.values()))))
+    config = {
+        "settings": settings.model_dump(mode="json"),
+        "policies": list(asked),
+        "policy_options": {name: dict(values) for name, values in options.items()},
+        "runs": several,
+    }
+    return result.assign_attrs(
+        format=_FORMAT,
+        config=json.dumps(config),
+        freshband=__version__,
+        versions=versions_of(LIBRARIES),
+        device=str(pick_device(settings.device)),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def settings_of(
+    settings: Training,
+    policy: str | Policy,
+    options: Mapping[str, Any] | None = None,
+    run: int = 0,
+) -> Training:
+    """Return the settings with which one policy of a comparison trains in one run.
+
+    Examples
+    --------
+    >>> chosen = settings_of(Training(), "glr-cucb+age@fedbuff", {"delta": 0.01}, run=3)
+    >>> chosen.policy().name, chosen.algorithm, chosen.policy_options, chosen.run
+    ('glr-cucb+age', 'fedbuff', {'delta': 0.01}, 3)
+    """
+    text = policy.name if isinstance(policy, Policy) else policy
+    options = policy.options if isinstance(policy, Policy) else options
+    name, at, algorithm = text.strip().partition("@")
+    own: dict[str, Any] = {
+        "scheduler": name,
+        "matching": None,
+        "policy_options": dict(options or {}),
+        "run": run,
+    }
+    if at:
+        own["algorithm"] = algorithm
+    return Training(**{**settings.model_dump(), **own})
+
+
+def _train_all(
+    asked: Mapping[str, Sequence[Training]], progress: bool
+) -> dict[tuple[str, int], list[RoundRecord]]:
+    records: dict[tuple[str, int], list[RoundRecord]] = {}
+    some = next(iter(asked.values()))
+    with progress_bar(progress) as bar:
+        task = bar.add_task("loading", total=some[0].rounds * len(some))
+        for group in _groups(asked):
+            told = f"run {group[0] + 1}" + (f" to {group[-1] + 1}" if len(group) > 1 else "")
+            bar.update(task, description=f"training, {told} of {len(some)}")
+            keys = [(name, run) for run in group for name in asked]
+            for played in _in_step([asked[name][run] for name, run in keys]):
+                for key, record in zip(keys, played, strict=True):
+                    records.setdefault(key, []).append(record)
+                bar.advance(task, len(group))
+    return records
+
+
+def _groups(asked: Mapping[str, Sequence[Training]]) -> list[list[int]]:
+    """Return the runs that are played in step: on a GPU many small ones at a time."""
+    some = next(iter(asked.values()))
+    settings, at_a_time = some[0], 1
+    if settings.dataset not in _DATA_BY_RUN and pick_device(settings.device).type != "cpu":
+        at_a_time = max(1, _IN_STEP // (settings.clients * len(asked)))
+    return [
+        list(range(run, min(run + at_a_time, len(some)))) for run in range(0, len(some), at_a_time)
+    ]
+
+
+def _in_step(settings: Sequence[Training]) -> Iterator[tuple[RoundRecord, ...]]:
+    """Play several federations of the same data set and model in step."""
+    first = settings[0]
+    dataset = load_dataset(first.dataset, seed=first.seed, run=first.run, **first.dataset_options)
+    with Federation(first, dataset=dataset) as leader:
+        others = [Federation(one, dataset=dataset, clients=leader.clients) for one in settings[1:]]
+        yield from train_together([leader, *others])
+
+
+def _regrets(result: xr.Dataset, settings: Sequence[Training]) -> dict[str, Any]:
+    """Return the cumulative age beyond an oracle's on the same air."""
+    age = result.ages.sum("client").cumsum("round").transpose("policy", "run", "round")
+    unknown = np.full(age.shape, np.nan)
+    model = settings[0].build_channels()
+    applies = "regret" if model.has_means else "regret_fixed"
+    oracle = parse_policy("oracle:mean+age" if model.has_means else "oracle:fixed+age")
+    curves = np.array([_oracle_ages(one, oracle) for one in settings])
+    return {
+        name: (age.dims, (age.values - curves).astype(np.float64) if name == applies else unknown)
+        for name in ("regret", "regret_fixed")
+    }
+
+
+def _oracle_ages(settings: Training, oracle: Policy) -> NDArray[np.int64]:
+    """Return the sum of all clients' ages so far, round by round, as an oracle would have it."""
+    plan = Plan(
+        model=settings.build_channels(),
+        policies=[oracle],
+        clients=settings.clients,
+        rounds=settings.rounds,
+        runs=1,
+        seed=settings.seed,
+        points=settings.rounds,
+    )
+    return play_run(plan, settings.run, yardsticks=False).tallies[0].age_curve
+
+
+# ------------------------------------------------------------------------------------------ files
+
+
+def save_comparison(result: xr.Dataset, path: str | os.PathLike[str]) -> None:
+    """Write a comparison as NetCDF, completely or not at all."""
+    read_comparison(result)
+    save_sealed(result, path)
+
+
+def load_comparison(path: str | os.PathLike[str]) -> xr.Dataset:
+    """Read a comparison written by `save_comparison`.
+
+    Raises
+    ------
+    FileError
+        If the file is missing, damaged, or not a comparison's.
+    """
+    return load_sealed(path, _FORMAT)
+
+
+def read_comparison(result: object) -> dict[str, Any]:
+    """Return what a comparison was made with: `compare` with it gives the same again.
+
+    Examples
+    --------
+    >>> mine = compare(Training(model="mlp", clients=2, rounds=3), "random", progress=False)
+    >>> compare(**read_comparison(mine), progress=False).accuracy.equals(mine.accuracy)
+    True
+    """
+    if not isinstance(result, xr.Dataset) or result.attrs.get("format") != _FORMAT:
+        raise ParameterError(
+            f"result must come from compare or load_comparison, got {shown(result)}"
+        )
+    config: dict[str, Any] = json.loads(result.attrs["config"])
+    return {**config, "settings": Training(**config["settings"])}
+
+
+# ---------------------------------------------------------------------------------------- summary
+
+
+def measure_comparison(result: xr.Dataset) -> xr.Dataset:
+    """Return the measures of every policy and run, over (policy, run), with the last regrets."""
+    last = result[["regret", "regret_fixed"]].isel(round=-1, drop=True)
+    return measure_training(result).assign(last)
+
+
+def summarise_comparison(result: xr.Dataset) -> dict[str, Any]:
+    """Return mean and standard error over runs of every measure, as plain JSON values.
+
+    Returns
+    -------
+    dict
+        ``policies.<name>.<measure>`` is ``{"mean": …, "se": …}``, or None where the measure does
+        not apply; a standard error of a single run is None. ``policies.<name>.versus_first`` holds
+        the same of the differences to the first policy, run by run. Around it stand settings,
+        seed and versions.
+    """
+    config = read_comparison(result)
+    measures = measure_comparison(result)
+    names = [str(name) for name in result.policy.values]
+    policies: dict[str, Any] = {}
+    for name in names:
+        row, base = measures.sel(policy=name), measures.sel(policy=names[0])
+        policies[name] = {str(measure): mean_and_error(row[measure].values) for measure in measures}
+        policies[name]["participation"] = (
+            result.participation.sel(policy=name).mean("run").values.tolist()
+        )
+        policies[name]["versus_first"] = {
+            str(measure): mean_and_error(row[measure].values - base[measure].values)
+            for measure in measures
+            if name != names[0]
+        }
+    settings: Training = config.pop("settings")
+    return {
+        "dataset": settings.dataset,
+        "channels": settings.channels,
+        "clients": settings.clients,
+        "rounds": settings.rounds,
+        "runs": config["runs"],
+        "seed": settings.seed,
+        "policies": policies,
+        "policy_options": config["policy_options"],
+        "config": settings.model_dump(mode="json"),
+        "seconds": result.attrs["seconds"],
+        "device": result.attrs["device"],
+        "freshband": result.attrs["freshband"],
+        "versions": json.loads(result.attrs["versions"]),
+    }

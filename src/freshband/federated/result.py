@@ -1,0 +1,218 @@
+"""Training results: the rounds as labelled arrays, with everything needed to run them again.
+
+>>> from freshband.federated import Federation, Training
+>>> settings = Training(scheduler="random", clients=3, rounds=4)
+>>> with Federation(settings) as federation:
+...     result = collect_records(list(federation), settings)
+>>> result.ages.dims, result.sizes["round"]
+(('round', 'client'), 4)
+>>> summarise_training(result)["rounds"]
+4
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import xarray as xr
+
+from freshband import __version__
+from freshband.aoi import jain_index
+from freshband.errors import ParameterError, shown
+from freshband.federated.clients import pick_device
+from freshband.federated.records import RoundRecord
+from freshband.federated.settings import Training
+from freshband.sealed import load_sealed, save_sealed, versions_of
+
+__all__ = [
+    "collect_records",
+    "load_training",
+    "measure_training",
+    "read_settings",
+    "save_training",
+    "summarise_training",
+]
+
+_FORMAT: Final = "freshband training 1"
+LIBRARIES: Final = ("numpy", "numba", "torch", "xarray")
+_BY_CHANNEL: Final = frozenset({"channel_means"})
+
+
+def collect_records(
+    records: Sequence[RoundRecord],
+    settings: Training,
+    seconds: float | None = None,
+    *,
+    device: str | None = None,
+) -> xr.Dataset:
+    """Put the records of a run together as a dataset.
+
+    Parameters
+    ----------
+    records : sequence of RoundRecord
+        Of rounds 1, 2, …, at least one.
+    settings : Training
+        What the run was made with.
+    seconds : float, optional
+        How long it took; by default the sum over rounds.
+    device : str, optional
+        Where it ran; by default what the settings' device stands for on this machine.
+
+    Returns
+    -------
+    xarray.Dataset
+        Every field of `RoundRecord` over (round), (round, client) or (round, channel); besides
+        ``cumulative_variance``, the running sum of ``variance`` over rounds, and
+        ``participation``, the share of rounds in which each client's update got through.
+        Attributes hold the settings, versions and the device.
+    """
+    if not records:
+        raise ParameterError("records must hold at least one round, got none")
+    data: dict[str, Any] = {}
+    for field in dataclasses.fields(RoundRecord):
+        values = np.array([getattr(record, field.name) for record in records])
+        over = "channel" if field.name in _BY_CHANNEL else "client"
+        data[field.name] = (("round",) if values.ndim == 1 else ("round", over), values)
+    rounds = data.pop("round")[1]
+    data["cumulative_variance"] = (("round",), np.cumsum(data["variance"][1]))
+    data["participation"] = (("client",), data["delivered"][1].mean(axis=0))
+    return xr.Dataset(
+        data,
+        coords={
+            "round": rounds,
+            "client": np.arange(data["ages"][1].shape[1]),
+            "channel": np.arange(data["channel_means"][1].shape[1]),
+        },
+        attrs={
+            "format": _FORMAT,
+            "config": json.dumps(settings.model_dump(mode="json")),
+            "freshband": __version__,
+            "versions": versions_of(LIBRARIES),
+            "device": device or str(pick_device(settings.device)),
+            "seconds": float(data["seconds"][1].sum() if seconds is None else seconds),
+        },
+    )
+
+
+def save_training(result: xr.Dataset, path: str | os.PathLike[str]) -> None:
+    """Write a training result as NetCDF, completely or not at all."""
+    _check(result)
+    save_sealed(result, path)
+
+
+def load_training(path: str | os.PathLike[str]) -> xr.Dataset:
+    """Read a result written by `save_training`.
+
+    Raises
+    ------
+    FileError
+        If the file is missing, damaged, or not a training's.
+    """
+    return load_sealed(path, _FORMAT)
+
+
+def read_settings(result: object) -> Training:
+    """Return the settings a result was made with: they give the same run again."""
+    return Training(**json.loads(_check(result).attrs["config"]))
+
+
+def _check(result: object) -> xr.Dataset:
+    if not isinstance(result, xr.Dataset) or result.attrs.get("format") != _FORMAT:
+        raise ParameterError(
+            f"result must come from collect_records or load_training, got {shown(result)}"
+        )
+    return result
+
+
+def summarise_training(result: xr.Dataset) -> dict[str, Any]:
+    """Return what became of a run, as plain JSON values.
+
+    Returns
+    -------
+    dict
+        The measures of `measure_training`, None where there is nothing to say; by client
+        ``participation`` and ``client_accuracy``; ``policy``, ``rounds_per_second``, and under
+        ``config`` the settings.
+    """
+    settings = read_settings(result)
+    measures = {str(name): _plain(one.item()) for name, one in measure_training(result).items()}
+    if measures["best_round"] is not None:
+        measures["best_round"] = int(measures["best_round"])
+    seconds = float(result.attrs["seconds"])
+    looks = result.accuracy.notnull().values
+    by_client = result.client_accuracy.values[looks]
+    return {
+        "dataset": settings.dataset,
+        "policy": settings.policy().name,
+        "algorithm": settings.algorithm,
+        "channels": settings.channels,
+        "clients": settings.clients,
+        "rounds": result.sizes["round"],
+        "seed": settings.seed,
+        **measures,
+        "participation": result.participation.values.tolist(),
+        "client_accuracy": [_plain(x) for x in by_client[-1].tolist()] if len(by_client) else None,
+        "seconds": seconds,
+        "rounds_per_second": result.sizes["round"] / seconds if seconds > 0 else None,
+        "device": result.attrs["device"],
+        "config": json.loads(result.attrs["config"]),
+        "freshband": result.attrs["freshband"],
+        "versions": json.loads(result.attrs["versions"]),
+    }
+
+
+def _plain(value: float) -> float | None:
+    return None if np.isnan(value) else value
+
+
+def measure_training(result: xr.Dataset) -> xr.Dataset:
+    """Return what is left of a run when its rounds are summed up.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Of a run, or of several with more dimensions, which stay.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``final_accuracy``, ``final_loss`` and ``accuracy_spread`` as of the last look at the test
+        set; ``best_accuracy``, ``best_round``, and ``mean_accuracy`` over all looks, which tells
+        who learns faster; ``mean_age`` and ``max_age``;
+        ``cumulative_variance``; ``jain`` of the deliveries by client; ``mean_staleness`` of the
+        updates applied; ``delivered``, ``refused``, ``alarms``, ``trained``, ``bytes_up`` and
+        ``bytes_down`` in all.
+    """
+    looked = result.accuracy.notnull()
+    looked = looked.any([dim for dim in looked.dims if dim != "round"])
+    last = np.flatnonzero(looked.values)[-1] if looked.any() else -1
+    seen = result.isel(round=last, drop=True)
+    deliveries = result.delivered.sum("round").transpose(..., "client")
+    fairness = xr.zeros_like(deliveries.isel(client=0, drop=True), dtype=np.float64)
+    staleness = result.staleness.where(result.staleness >= 0)
+    return xr.Dataset(
+        {
+            "final_accuracy": seen.accuracy,
+            "best_accuracy": result.accuracy.max("round"),
+            "best_round": result.accuracy.idxmax("round"),
+            "mean_accuracy": result.accuracy.mean("round"),
+            "final_loss": seen.loss,
+            "accuracy_spread": seen.accuracy_spread,
+            "mean_age": result.ages.mean(["round", "client"]),
+            "max_age": result.ages.max(["round", "client"]),
+            "cumulative_variance": result.variance.sum("round"),
+            "jain": fairness.copy(data=jain_index(deliveries.values)),
+            "mean_staleness": staleness.mean(["round", "client"]),
+            "delivered": deliveries.sum("client"),
+            "refused": result.refused.sum(["round", "client"]),
+            "alarms": (result.alarm >= 0).sum("round"),
+            "trained": result.trained.sum("round"),
+            "bytes_up": result.bytes_up.sum("round"),
+            "bytes_down": result.bytes_down.sum("round"),
+        }
+    )

@@ -1,0 +1,104 @@
+"""Theoretical bounds drawn into a plot of regret."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from freshband.reporting.curves import draw_curves
+from freshband.theory.overview import Entry
+
+__all__ = ["draw_bounds"]
+
+_STYLES = {
+    ("lower", "corrected"): {"color": "#555555", "linestyle": "--", "linewidth": 1.3},
+    ("lower", "literal"): {"color": "#AAAAAA", "linestyle": "--", "linewidth": 0.9},
+    ("upper", "corrected"): {"color": "#555555", "linestyle": ":", "linewidth": 1.5},
+    ("upper", "literal"): {"color": "#AAAAAA", "linestyle": ":", "linewidth": 1.1},
+}
+
+
+def draw_bounds(
+    result: xr.Dataset, entries: Sequence[Entry], measure: str = "regret_rotate"
+) -> Figure:
+    """Draw regret over rounds with bounds in it, on a logarithmic axis.
+
+    Dashed lines are lower bounds, dotted ones upper bounds; dark is corrected, light as printed.
+    Every point is a run of its own length: the bound for a horizon of so many rounds. Names stand
+    at the lines' ends, in order.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        From `freshband.simulate`.
+    entries : sequence of Entry
+        From `theory.overview.list_bounds`, with the result's rounds.
+    measure : {"regret", "regret_rotate", "regret_fixed"}, default "regret_rotate"
+        The paper's oracle takes turns.
+
+    Examples
+    --------
+    >>> import freshband
+    >>> from freshband.theory.overview import Air, list_bounds
+    >>> result = freshband.simulate("stationary", "random", rounds=300, runs=2)
+    >>> entries = list_bounds(2, 5, result["round"].values, 1, Air(0.1, 0.5, 0.6, 0.1))
+    >>> len(draw_bounds(result, entries).axes[0].lines) - len(entries)
+    1
+    """
+    figure = draw_curves(result, measure, log=True)
+    figure.set_size_inches(9.5, 5.2)
+    axes = figure.axes[0]
+    rounds = result["round"].values
+    ends = []
+    for entry in entries:
+        value = np.broadcast_to(entry.bound.value, rounds.shape)
+        shown = np.where(value > 0, value, np.nan)
+        style = _STYLES[entry.bound.kind, entry.variant]
+        label = f"{entry.result}, {entry.variant}" + ("" if entry.bound.holds[-1] else " (?)")
+        axes.plot(rounds, shown, zorder=1.5, label=label, **style)  # type: ignore[arg-type]
+        if value[-1] > 0:
+            ends.append((float(value[-1]), label))
+    largest = max((value for value, _ in ends), default=1.0)
+    low, high = axes.get_ylim()
+    smallest = min((value for value, _ in ends), default=low)
+    bottom = min(low, smallest / 3) if axes.get_yscale() == "log" else low
+    axes.set_ylim(bottom, max(high, 2 * largest))
+    _write_names(axes, float(rounds[-1]), ends)
+    handles, labels = axes.get_legend_handles_labels()
+    policies = len(labels) - len(entries)
+    axes.legend(handles[:policies], labels[:policies], frameon=False, fontsize=8, loc="upper left")
+    note = "dashed: lower bounds, on some air; dotted: upper bounds; light: as printed; (?): "
+    figure.text(0.01, 0.005, note + "a condition fails", fontsize=7, color="#555555")
+    figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))  # type: ignore[union-attr,call-arg]
+    return figure
+
+
+def _write_names(axes: Axes, end: float, ends: list[tuple[float, str]]) -> None:
+    """Write each name beside the end of its line, apart from one another."""
+    transform = axes.transData + axes.transAxes.inverted()
+    place = -1.0
+    for value, label in sorted(ends):
+        height = float(transform.transform((end, value))[1])
+        place = max(height, place + 0.036)
+        axes.annotate(
+            label,
+            xy=(1.0, height),
+            xytext=(1.02, place),
+            xycoords="axes fraction",
+            fontsize=7,
+            color="#333333",
+            va="center",
+            annotation_clip=False,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": "#BBBBBB",
+                "linewidth": 0.6,
+                "relpos": (0, 0.5),
+                "shrinkA": 1,
+                "shrinkB": 0,
+            },
+        )

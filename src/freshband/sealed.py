@@ -1,0 +1,108 @@
+"""Files that are whole or not there: NetCDF under a seal, and how one file replaces another.
+
+A seal is a digest of everything before it, at the end of the file: readers of HDF5 stop before it,
+and damage is found before HDF5 trips over it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import platform
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+
+import h5py
+import xarray as xr
+
+from freshband.errors import FileError, reason, shown
+from freshband.parameters import file_path
+
+__all__ = ["check_writable", "load_sealed", "replacing", "save_sealed", "versions_of"]
+
+_SEAL = b"\nfreshband sha256 "  # at the end of a file, followed by the digest of all before it
+_WORTH_PACKING = 512  # values from which compression pays
+
+
+def versions_of(libraries: Iterable[str]) -> str:
+    """Return Python's version and those of installed libraries, as JSON."""
+    held = {name: version(name) for name in libraries}
+    return json.dumps({"python": platform.python_version(), **held})
+
+
+def check_writable(path: str | os.PathLike[str]) -> Path:
+    """Return the path if a file can be written there, or raise `FileError` before work begins."""
+    target = file_path("path", path)
+    try:
+        is_folder, folder = target.is_dir(), target.parent
+        while not folder.exists():
+            folder = folder.parent
+    except OSError as error:
+        raise FileError(f"cannot write {target}: {reason(error)}") from None
+    if is_folder:
+        raise FileError(f"cannot write {target}: it is a folder")
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise FileError(f"cannot write {target}: {folder} is not a writable folder")
+    return target
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Lend a scratch path that becomes ``path`` in one step, or vanishes if writing fails.
+
+    Folders on the way are made. The scratch file has the same ending, which may name a format.
+    """
+    target = check_writable(path)
+    scratch = target.with_name(f".{os.getpid()}.{target.name}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield scratch
+        scratch.replace(target)
+    except OSError as error:
+        raise FileError(f"cannot write {target}: {reason(error)}") from None
+    finally:
+        with suppress(OSError):
+            scratch.unlink()
+
+
+def save_sealed(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
+    """Write a dataset as NetCDF with a seal, completely or not at all."""
+    packed = {"zlib": True, "complevel": 4}
+    encoding = {name: packed for name, array in dataset.items() if array.size >= _WORTH_PACKING}
+    with replacing(path) as scratch:
+        dataset.to_netcdf(scratch, engine="h5netcdf", encoding=encoding)
+        with scratch.open("r+b") as file:
+            digest = hashlib.file_digest(file, "sha256").digest()
+            file.write(_SEAL + digest)
+
+
+def load_sealed(path: str | os.PathLike[str], form: str) -> xr.Dataset:
+    """Read a dataset whose attribute ``format`` is ``form``; one without a seal is trusted.
+
+    Raises
+    ------
+    FileError
+        If the file is missing, damaged, or of another format.
+    """
+    source = file_path("path", path)
+    try:
+        data = source.read_bytes()
+    except OSError as error:
+        raise FileError(f"cannot read {source}: {reason(error)}") from None
+    body, found, digest = data.rpartition(_SEAL)
+    if found and hashlib.sha256(body).digest() != digest:  # HDF5 itself can hang on damage
+        raise FileError(f"{source} is damaged: its checksum does not match")
+    try:
+        with h5py.File(io.BytesIO(body or data)):  # where this fails h5netcdf complains twice
+            pass
+        dataset = xr.load_dataset(io.BytesIO(body or data), engine="h5netcdf")
+    except Exception:  # by design of the format anything can come up
+        raise FileError(f"{source} is damaged or not a result") from None
+    found_form = dataset.attrs.get("format")
+    if found_form != form:
+        raise FileError(f"{source} must have the format {form!r}, got {shown(found_form)}")
+    return dataset

@@ -1,0 +1,143 @@
+"""``freshband compare``: policies side by side, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from freshband.cli.app import app
+from freshband.federated import comparison
+from freshband.federated.comparison import load_comparison
+from freshband.federated.settings import Training
+from tests.cli.running import Shell
+
+SMALL = ["--model", "mlp", "--clients", 3, "--rounds", 3, "--runs", 2]
+
+
+def answer(shell: Shell, *arguments: object) -> dict[str, Any]:
+    """The one JSON object a command prints, and nothing else."""
+    done = shell("compare", *arguments, "--format", "json")
+    assert done.code == 0, done.err
+    assert done.err == ""
+    parsed: dict[str, Any] = json.loads(done.out)
+    assert "NaN" not in done.out
+    return parsed
+
+
+@pytest.fixture
+def never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing may be trained."""
+
+    def train_together(*arguments: Any) -> None:
+        raise AssertionError("training began")
+
+    monkeypatch.setattr(comparison, "train_together", train_together)
+
+
+def test_policies_side_by_side(shell: Shell) -> None:
+    ask = ["--policies", "random, glr-cucb+priority", *SMALL, "--out", "new/it.nc"]
+    done = shell("compare", *ask, "--plot", "it.png")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert "digits over fig3-piecewise: 3 clients, 3 rounds, 2 runs, seed 0" in lines[0]
+    for heading in ("accuracy", "spread", "regret", "mean age", "cum. variance", "Jain"):
+        assert heading in lines[2]
+    rows = [line for line in lines if line.startswith("│")]
+    assert [row.split()[1] for row in rows] == ["random", "glr-cucb+priority", "│"]
+    assert rows[2].count("±") == 8
+    assert "paired difference to random ± its standard error" in done.out
+    assert lines[-2:] == ["wrote new/it.nc", "wrote it.png"]
+    assert Path("it.png").read_bytes().startswith(b"\x89PNG")
+    assert load_comparison("new/it.nc").sizes["run"] == 2
+
+
+def test_json_and_a_repetition(shell: Shell) -> None:
+    ask = ["--policies", "random,glr-cucb", "--set", "glr-cucb.delta=0.2", "--seed", 4]
+    ask += ["--set", "client_lr=0.1", "--set", "partition.alpha=0.3"]
+    first = answer(shell, *ask, *SMALL, "--out", "it.nc")
+    assert list(first["policies"]) == ["random", "glr-cucb"]
+    assert first["policy_options"] == {"glr-cucb": {"delta": 0.2}}
+    assert first["config"]["client_lr"] == 0.1
+    assert first["config"]["partition_options"] == {"alpha": 0.3}
+    row = first["policies"]["glr-cucb"]
+    assert set(row["regret"]) == set(row["versus_first"]["regret"]) == {"mean", "se"}
+    again = answer(shell, "--like", "it.nc")
+    for timing in ("seconds",):
+        first.pop(timing)
+        again.pop(timing)
+    assert again == first
+    fewer = answer(shell, "--like", "it.nc", "--runs", 1, "--policies", "random")
+    assert (fewer["runs"], fewer["policy_options"]) == (1, {})
+    assert fewer["policies"]["random"]["regret"]["se"] is None
+
+
+def test_one_run_has_no_errors_to_show(shell: Shell) -> None:
+    done = shell("compare", "--policies", "random,cucb", *SMALL[:-2], "--runs", 1)
+    assert done.code == 0
+    assert "±" not in done.out
+    assert "1 run, seed 0" in done.out
+
+
+def test_a_narrow_terminal_does_without_some(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    done = shell("compare", "--policies", "random,cucb", *SMALL, "--quiet")
+    text = " ".join(done.out.split())
+    assert "no room for Jain, loss" in text
+    for kept in ("accuracy", "regret", "cum. variance"):
+        assert kept in done.out.splitlines()[2]
+    assert all(len(line) <= 80 for line in done.out.splitlines() if line.startswith("│"))
+
+
+def test_a_file_gives_policies_and_settings(shell: Shell) -> None:
+    Path("mine.toml").write_text(
+        'policies = ["random", "cucb"]\nruns = 1\nrounds = 2\nclients = 2\nmodel = "mlp"\n'
+        '[channels]\nname = "stationary"\nn_channels = 4\n'
+    )
+    found = answer(shell, "--config", "mine.toml", "--rounds", 3)
+    assert list(found["policies"]) == ["random", "cucb"]
+    assert (found["runs"], found["rounds"], found["channels"]) == (1, 3, "stationary")
+    assert found["config"]["channel_options"] == {"n_channels": 4}
+
+
+def test_defaults_are_those_of_the_library() -> None:
+    defaults = Training()
+    command = typer.main.get_command(app).commands["compare"]  # type: ignore[attr-defined]
+    for option in command.params:
+        if option.name in Training.model_fields:
+            assert option.default == getattr(defaults, option.name), option.name
+
+
+@pytest.mark.usefixtures("never")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--policies random,rndom", "unknown scheduler 'rndom'; did you mean 'random'?"),
+        ("--policies random,random", "policies must differ, got 'random' twice"),
+        ("--policies random@fed", "algorithm must be one of 'async', "),
+        ("--runs 0", "runs must be a whole number >= 1, got 0"),
+        ("--rounds x", "rounds must be a whole number >= 1, got 'x'"),
+        ("--set scheduler.delta=1", "--set scheduler.delta=1: 'scheduler' is unknown; "),
+        (
+            "--policies cucb --set cubc.x=1",
+            "--set cubc.x=1: 'cubc' is unknown; did you mean 'cucb'",
+        ),
+        ("--policies random --set random.x=1", "Random has no parameter 'x'; "),
+        ("--set client_l=1", "Training has no parameter 'client_l'; did you mean 'client_lr'?"),
+        ("--out .", "cannot write .: it is a folder"),
+        ("--plot x.xyz", "the name of a picture must end in one of "),
+        ("--plot x.png --out x.png", "--out and --plot must name two files, got x.png twice"),
+        ("--like mine.toml", "mine.toml is damaged or not a result"),
+        ("--config mine.toml", "mine.toml names a scheduler: compare takes policies"),
+        ("--config nothing.toml", "cannot read nothing.toml: No such file or directory"),
+    ],
+)
+def test_bad_input_is_told_before_any_training(shell: Shell, arguments: str, message: str) -> None:
+    Path("mine.toml").write_text('scheduler = "random"\n')
+    line = shell.refuses("compare", *arguments.split())
+    assert line.startswith(message)
+    assert [each.name for each in Path.cwd().iterdir()] == ["mine.toml"]

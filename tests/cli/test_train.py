@@ -1,0 +1,392 @@
+"""``freshband train``: the forms others build on, what is refused, and how it is stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from freshband.cli import live
+from freshband.cli import training as reading
+from freshband.cli.app import app
+from freshband.cli.training import Layer, merge_layers, read_file, read_sets
+from freshband.errors import FileError, ParameterError, UnknownNameError
+from freshband.federated import engine
+from freshband.federated.result import load_training
+from freshband.federated.settings import Training
+from tests.cli.running import PROGRAM, Shell
+from tests.simulation.refusing import refused
+
+SMALL = ["--model", "mlp", "--clients", 3, "--rounds", 3]
+
+
+def answer(shell: Shell, *arguments: object) -> dict[str, Any]:
+    """The one JSON object a command prints, and nothing else."""
+    done = shell("train", *arguments, "--format", "json")
+    assert done.code == 0, done.err
+    assert done.err == ""
+    parsed: dict[str, Any] = json.loads(done.out)
+    assert "NaN" not in done.out
+    return parsed
+
+
+@pytest.fixture
+def never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No round may be played."""
+
+    def step(*arguments: Any) -> None:
+        raise AssertionError("a round was played")
+
+    monkeypatch.setattr(engine, "_play", step)
+
+
+# ----------------------------------------------------------------------------------------- answers
+
+
+def test_the_command_of_the_issue_writes_a_folder(shell: Shell) -> None:
+    ask = ["--dataset", "digits", "--scheduler", "glr-cucb", "--matching", "priority", "--seed", 0]
+    found = answer(shell, *ask, *SMALL, "--out", "run")
+    assert found["policy"] == "glr-cucb+priority"
+    assert found["rounds"] == 3
+    assert 0 <= found["final_accuracy"] <= found["best_accuracy"] <= 1
+    assert found["bytes_up"] > 0
+    result = load_training("run/result.nc")
+    assert result.accuracy.values[-1] == found["final_accuracy"]
+    assert result.sizes["client"] == 3
+    assert list(Path("run/checkpoints").iterdir())
+    assert not Path("run/tensorboard").exists()
+
+
+def test_nothing_is_saved_without_a_folder(shell: Shell) -> None:
+    done = shell("train", *SMALL, "--scheduler", "random")
+    assert (done.code, done.err) == (0, "")
+    assert "random: 3 clients, 3 rounds, seed 0" in done.out
+    assert "accuracy" in done.out
+    assert not list(Path.cwd().iterdir())
+
+
+def test_a_run_is_the_same_with_and_without_a_folder(shell: Shell) -> None:
+    timings = {"seconds", "rounds_per_second"}
+    one = answer(shell, *SMALL, "--seed", 3)
+    two = answer(shell, *SMALL, "--seed", 3, "--out", "run")
+    assert {k: v for k, v in one.items() if k not in timings} == {
+        k: v for k, v in two.items() if k not in timings
+    }
+    assert answer(shell, *SMALL, "--seed", 4)["final_loss"] != one["final_loss"]
+
+
+def test_a_result_can_be_run_again(shell: Shell) -> None:
+    ask = [*SMALL, "--seed", 5, "--set", "scheduler.delta=0.01", "--set", "partition.alpha=0.3"]
+    first = answer(shell, *ask, "--out", "run")
+    again = answer(shell, "--like", "run/result.nc")
+    assert again["config"] == first["config"]
+    assert again["final_loss"] == first["final_loss"]
+    other = answer(shell, "--like", "run/result.nc", "--seed", 6, "--scheduler", "random")
+    assert other["config"] == {
+        **first["config"],
+        "seed": 6,
+        "scheduler": "random",
+        "policy_options": {},
+    }
+
+
+def test_plots_and_scalars(shell: Shell) -> None:
+    done = shell("train", *SMALL, "--out", "run", "--tensorboard", "--plot", "run/training.png")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.endswith("wrote run/result.nc\nwrote run/training.png\n")
+    assert Path("run/training.png").read_bytes().startswith(b"\x89PNG")
+    assert len(list(Path("run/tensorboard").glob("events.out.tfevents.*"))) == 1
+
+
+# ----------------------------------------------------------------------------- going on, stopping
+
+
+def test_resume_goes_on_where_it_stopped(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = answer(shell, *SMALL, "--out", "whole")
+    update = live.Watch.update
+
+    def interrupt(self: live.Watch, record: Any) -> None:
+        update(self, record)
+        if record.round == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(live.Watch, "update", interrupt)
+    before = signal.getsignal(signal.SIGINT)
+    done = shell("train", *SMALL, "--out", "my run", "--format", "json", "--tensorboard")
+    assert (done.code, done.out) == (130, "")
+    assert done.err.splitlines() == [
+        "ending the round; Ctrl-C again stops at once",
+        "stopped after round 2 of 3; resume with: freshband train --resume 'my run'",
+        "interrupted",
+    ]
+    assert not Path("my run/result.nc").exists()
+    assert signal.getsignal(signal.SIGINT) is before
+    found = answer(shell, "--resume", "my run")
+    assert found["final_loss"] == whole["final_loss"]
+    assert found["participation"] == whole["participation"]
+    assert load_training("my run/result.nc").equals(
+        load_training("whole/result.nc").assign(seconds=load_training("my run/result.nc").seconds)
+    )
+    assert len(list(Path("my run/tensorboard").iterdir())) == 2  # it went on there as well
+
+
+def test_a_finished_run_is_told_again(shell: Shell) -> None:
+    first = answer(shell, *SMALL, "--out", "run")
+    again = answer(shell, "--resume", "run")
+    assert again["final_loss"] == first["final_loss"]
+
+
+def test_damage_is_told(shell: Shell) -> None:
+    first = answer(shell, *SMALL, "--out", "run", "--checkpoint-every", 1)
+    newest = max(Path("run/checkpoints").glob("*.safetensors"))
+    newest.write_bytes(newest.read_bytes()[:-1])
+    Path("run/result.nc").unlink()
+    done = shell("train", "--resume", "run", "--format", "json")
+    assert done.code == 0
+    assert done.err.startswith("note: damaged checkpoint, not used: ")
+    assert newest.name in done.err
+    assert json.loads(done.out)["final_loss"] == first["final_loss"]
+
+
+def test_an_interrupt_without_a_folder(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        live.Watch, "update", lambda self, record: os.kill(os.getpid(), signal.SIGINT)
+    )
+    done = shell("train", *SMALL)
+    assert done.code == 130
+    assert "stopped after round 1 of 3; nothing is saved without --out" in done.err
+    assert "3 clients, 1 rounds" in done.out  # what there is
+
+
+def test_a_second_interrupt_stops_at_once(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt_twice(self: live.Watch, record: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+
+    monkeypatch.setattr(live.Watch, "update", interrupt_twice)
+    before = signal.getsignal(signal.SIGINT)
+    done = shell("train", *SMALL, "--out", "run")
+    assert done.code == 130
+    assert done.out == ""
+    told = "stopped after round 1 of 3; resume with: freshband train --resume run\ninterrupted\n"
+    assert done.err.endswith(told)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupt_in_the_last_round_changes_nothing(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(self: live.Watch, record: Any) -> None:
+        if record.round == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(live.Watch, "update", interrupt)
+    done = shell("train", *SMALL, "--out", "run", "--format", "json")
+    assert done.code == 0
+    assert json.loads(done.out)["rounds"] == 3
+    assert Path("run/result.nc").exists()
+
+
+# ---------------------------------------------------------------------------------------- display
+
+
+def test_a_terminal_sees_rounds(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    ask = [PROGRAM, "train", *map(str, SMALL), "--set", "eval_every=2"]
+    environment = {**os.environ, "COLUMNS": "100", "TERM": "xterm"}
+    with subprocess.Popen(
+        ask, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=theirs
+    ) as program:
+        os.close(theirs)
+        shown = b""
+        while select.select([ours], [], [], 240)[0]:
+            try:
+                shown += os.read(ours, 65536)
+            except OSError:  # the other side is gone
+                break
+        assert program.stdout is not None
+        out = program.stdout.read().decode()
+    os.close(ours)
+    text = shown.decode()
+    assert program.returncode == 0, text
+    for expected in ("digits at 3 clients", "rounds/s", "mean age", "channels", "accuracy"):
+        assert expected in text
+    assert "\x1b" not in out
+    assert "digits over fig3-piecewise" in out
+
+
+def test_a_log_gets_a_line_now_and_then(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "_QUIET_FOR", 0.0)
+    lines = shell("train", *SMALL, "--set", "eval_every=2").err.splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("round 1 of 3: mean age ")
+    assert lines[1].startswith("round 2 of 3: accuracy 0.")
+    assert lines[1].endswith(" left")
+    assert shell("train", *SMALL, "--quiet").err == ""
+
+
+def test_blocks() -> None:
+    assert live.blocks([0, 0.124, 0.126, 0.99, 1, 7, -1]) == "▁▁▂███▁"
+    assert live.blocks([0.3, 0.3], 0.3, 0.3) == "▁▁"
+
+
+# --------------------------------------------------------------------------------------- settings
+
+
+def test_defaults_are_those_of_the_library() -> None:
+    defaults = Training()
+    command = typer.main.get_command(app).commands["train"]  # type: ignore[attr-defined]
+    for option in command.params:
+        if option.name in Training.model_fields:
+            assert option.default == getattr(defaults, option.name), option.name
+
+
+def test_a_file_gives_settings(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        "rounds = 7\nclients = 4\nclient_lr = 0.1\npartition = 'iid'\n"
+        "[channels]\nname = 'stationary'\nn_channels = 8\n"
+        "[scheduler]\nname = 'glr-cucb:paper'\ndelta = 0.01\n"
+        "[matching]\nname = 'priority'\nbeta = 0.5\n"
+        "[model]\nwidths = [4, 8]\n"
+    )
+    assert merge_layers({}, [read_file(tmp_path / "mine.toml")]) == Training(
+        rounds=7,
+        clients=4,
+        client_lr=0.1,
+        partition="iid",
+        channels="stationary",
+        channel_options={"n_channels": 8},
+        scheduler="glr-cucb:paper",
+        matching="priority",
+        policy_options={"delta": 0.01, "beta": 0.5},
+        model_options={"widths": [4, 8]},
+    )
+
+
+def test_the_command_line_wins_over_the_file(shell: Shell) -> None:
+    Path("mine.toml").write_text(
+        'rounds = 7\nclients = 2\nmodel = "mlp"\n[channels]\nname = "stationary"\n'
+        "n_channels = 8\nmean_low = 0.5\n[scheduler]\nname = 'glr-cucb'\ndelta = 0.01\n"
+    )
+    ask = ["--config", "mine.toml", "--rounds", 2, "--scheduler", "random"]
+    config = answer(shell, *ask, "--set", "channels.n_channels=4")["config"]
+    assert (config["rounds"], config["clients"], config["model"]) == (2, 2, "mlp")
+    assert config["channels"] == "stationary"
+    assert config["channel_options"] == {"n_channels": 4, "mean_low": 0.5}
+    assert config["scheduler"] == "random"
+    assert config["policy_options"] == {}  # delta was another scheduler's
+
+
+def test_options_go_where_they_belong() -> None:
+    layer = read_sets(
+        [
+            "client_lr=0.2",
+            "channels.n_channels=15",
+            "scheduler.delta=0.01",
+            "matching.beta=0.5",
+            "dataset.data_dir=/data",
+            "partition.alpha=0.1",
+            "model.hidden=[8, 8]",
+        ]
+    )
+    layer.put("", "matching", "priority")
+    settings = merge_layers({}, [layer])
+    assert settings.client_lr == 0.2
+    assert settings.channel_options == {"n_channels": 15}
+    assert settings.policy_options == {"delta": 0.01, "beta": 0.5}
+    assert settings.dataset_options == {"data_dir": "/data"}
+    assert settings.partition_options == {"alpha": 0.1}
+    assert settings.model_options == {"hidden": [8, 8]}
+
+
+def test_a_setting_is_given_once() -> None:
+    layer = Layer("the command line")
+    layer.put("", "rounds", 3)
+    with refused(ParameterError, "the command line gives 'rounds' twice"):
+        layer.put("", "rounds", 4)
+    with refused(ParameterError, "the command line gives 'channels.hazard' twice"):
+        read_sets(["channels.hazard=0.1", "channels.hazard=0.2"])
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    for text, kind, message in (
+        (None, FileError, "cannot read .*mine.toml: No such file or directory"),
+        ("rounds = x\n", FileError, r"mine.toml is not TOML: .*line 1"),
+        ("[chanels]\n", UnknownNameError, r"no use for a table \[chanels\]; did you mean 'chann"),
+    ):
+        if text is not None:
+            (tmp_path / "mine.toml").write_text(text)
+        with refused(kind, message):
+            read_file(tmp_path / "mine.toml")
+    (tmp_path / "mine.toml").write_bytes(b"\xff\xfe")
+    with refused(FileError, "cannot read .*mine.toml"):
+        read_file(tmp_path / "mine.toml")
+
+
+@pytest.mark.usefixtures("never")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--set cliet_lr=1", "Training has no parameter 'cliet_lr'; did you mean 'client_lr'?"),
+        ("--set chanels.x=1", "--set chanels.x=1: 'chanels' is unknown; did you mean 'channels'?"),
+        ("--set client_lr", "--set must be key=value or TABLE.key=value, got 'client_lr'"),
+        ("--set client_lr=-1", "client_lr must be a number > 0, got -1"),
+        ("--rounds 3 --set rounds=4", "the command line gives 'rounds' twice"),
+        ("--rounds 0", "rounds must be a whole number >= 1, got 0"),
+        ("--rounds many", "rounds must be a whole number >= 1, got 'many'"),
+        ("--scheduler glr-cubc", "unknown scheduler 'glr-cubc'; did you mean 'glr-cucb'?"),
+        ("--matching oldest", "unknown token '+oldest' in policy 'glr-cucb+oldest'; "),
+        ("--scheduler oracle", "scheduler must learn from acknowledgements; "),
+        ("--dataset digit", "unknown dataset 'digit'; did you mean 'digits'?"),
+        ("--dataset digits --data-dir x", "Digits has no parameter 'data_dir'; "),
+        ("--model mpl", "unknown model 'mpl'; did you mean 'mlp'?"),
+        ("--device gpu", "device must be 'auto', 'cpu' or a GPU like 'cuda', got 'gpu': "),
+        ("--algorithm fedprox", "algorithm must be one of 'async', 'fedasync', "),
+        ("--channels stationary --set channels.means=[0.5]", "clients must be at most the number"),
+        ("--config nothing.toml", "cannot read nothing.toml: No such file or directory"),
+        ("--like file", "file is damaged or not a result"),
+        ("--plot x.xyz", "the name of a picture must end in one of "),
+        ("--out file", "cannot write into file: "),
+        ("--tensorboard", "checkpoints and TensorBoard need a folder: give --out DIR"),
+        ("--keep 3", "checkpoints and TensorBoard need a folder: give --out DIR"),
+        ("--resume nothing", "nothing holds no run"),
+        (
+            "--resume . --rounds 5",
+            "--resume goes on with the settings of its folder: leave out --r",
+        ),
+        ("--resume . --set x=1", "--resume goes on with the settings of its folder: leave out --s"),
+        ("--resume . --data-dir x", "--resume goes on with the settings of its folder: leave ou"),
+    ],
+)
+def test_bad_input_is_told_before_any_round(shell: Shell, arguments: str, message: str) -> None:
+    Path("file").write_text("kept")
+    line = shell.refuses("train", *arguments.split())
+    assert line.startswith(message)
+    assert [each.name for each in Path.cwd().iterdir()] == ["file"]
+    assert Path("file").read_text() == "kept"
+
+
+@pytest.mark.usefixtures("never")
+def test_a_folder_holds_one_run(shell: Shell) -> None:
+    Path("run").mkdir()
+    Path("run/run.json").write_text("{}")
+    assert "run already holds a run" in shell.refuses("train", *SMALL, "--out", "run")
+
+
+def test_without_torch_it_says_what_to_install(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading.importlib.util, "find_spec", lambda name: None)
+    for command in ("train", "compare"):
+        line = shell.refuses(command)
+        assert line == "training needs PyTorch; install it with: pip install 'freshband[train]'"
