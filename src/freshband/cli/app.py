@@ -12,6 +12,7 @@ import typer
 from freshband import __version__
 from freshband.cli import compare as compare_command
 from freshband.cli import list as list_command
+from freshband.cli import reproduce as reproduce_command
 from freshband.cli import show as show_command
 from freshband.cli import simulate as simulate_command
 from freshband.cli import train as train_command
@@ -45,6 +46,7 @@ app = typer.Typer(
 app.command("simulate")(simulate_command.simulate)
 app.command("train")(train_command.train)
 app.command("compare")(compare_command.compare)
+app.command("reproduce")(reproduce_command.reproduce)
 app.command("show")(show_command.show)
 app.command("list")(list_command.list_things)
 

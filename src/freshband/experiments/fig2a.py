@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import xarray as xr
 
-from freshband.experiments.base import Claim, Piece, Scale, judge
+from freshband.experiments.base import Claim, Piece, Scale, judge_order
 from freshband.simulation.monte_carlo import simulate
 from freshband.simulation.result import load_result, save_result
 
@@ -50,7 +50,7 @@ def simulation_piece(key: str, request: Mapping[str, Any]) -> Piece:
     return Piece(
         key=key,
         config=request,
-        make=lambda progress: simulate(**request, progress=progress),
+        make=lambda machine: simulate(**request, progress=machine.progress),
         save=save_result,
         load=load_result,
     )
@@ -75,11 +75,10 @@ def claims(results: Mapping[str, xr.Dataset], scale: Scale) -> Sequence[Claim]:
                 "the best now (E16); on stationary channels it helps"
             )
         found.append(
-            judge(
+            judge_order(
                 f"{better} below {worse}",
                 "below",
                 difference,
-                at_least=0.0,
                 unit="regret",
                 why=why,
             )
@@ -91,11 +90,10 @@ def claims(results: Mapping[str, xr.Dataset], scale: Scale) -> Sequence[Claim]:
         ).item()
         difference = (result.regret.sel(policy=printed) - result.regret.sel(policy=ours)).values
         found.append(
-            judge(
+            judge_order(
                 f"ours, {ours}, below {printed} against the mean + age oracle",
                 "-",
                 difference,
-                at_least=0.0,
                 unit="regret",
                 why=f"{ratio:.1f} times less",
             )
@@ -109,11 +107,10 @@ def _growth(result: xr.Dataset) -> Claim:
     rounds = result["round"].values
     marks = [int(np.searchsorted(rounds, share * rounds[-1])) for share in (0.5, 0.75, 1.0)]
     third, fourth = curve[:, marks[1]] - curve[:, marks[0]], curve[:, marks[2]] - curve[:, marks[1]]
-    return judge(
-        "M-Exp3 sub-linear: regret of the last quarter over that of the third",
-        "below 1",
-        fourth / np.maximum(third, 1.0),
-        at_most=0.9,
-        unit="ratio",
+    return judge_order(
+        "M-Exp3 sub-linear: regret of the third quarter beyond that of the last",
+        "positive",
+        third - fourth,
+        unit="regret",
         why="with γ = 0.5 half of all rounds are drawn at random for ever: linear (E12)",
     )

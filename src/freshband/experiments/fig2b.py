@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import xarray as xr
 
-from freshband.experiments.base import Claim, Piece, Scale, judge
+from freshband.experiments.base import Claim, Piece, Scale, judge_order
 from freshband.experiments.fig2a import simulation_piece
 
 __all__ = ["KNOWN", "TITLE", "claims", "counts_of", "pieces"]
@@ -71,11 +71,10 @@ def claims(results: Mapping[str, xr.Dataset], scale: Scale) -> Sequence[Claim]:
         centred = counts - counts.mean()
         slopes = centred @ values / (centred @ centred)
         found.append(
-            judge(
+            judge_order(
                 f"{policy}: regret grows with each breakpoint",
                 "grows",
                 slopes,
-                at_least=0.0,
                 unit="regret",
                 why=f"{values[0].mean():,.0f} at {counts[0]}, {values[-1].mean():,.0f} at "
                 f"{counts[-1]}",
@@ -90,11 +89,10 @@ def claims(results: Mapping[str, xr.Dataset], scale: Scale) -> Sequence[Claim]:
             axis=0,
         )
         found.append(
-            judge(
+            judge_order(
                 f"{policy}: knowing the number of breakpoints helps",
                 "helps",
                 gain,
-                at_least=0.0,
                 unit="regret",
                 why="mean over all numbers of breakpoints",
             )

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import xarray as xr
 
-from freshband.experiments.base import Claim, Piece, Scale, judge
+from freshband.experiments.base import Claim, Piece, Scale, judge_order
 from freshband.experiments.fig2a import simulation_piece
 
 __all__ = ["TITLE", "claims", "pieces"]
@@ -54,11 +54,10 @@ def claims(results: Mapping[str, xr.Dataset], scale: Scale) -> Sequence[Claim]:
         centred = sets - sets.mean()
         slopes = centred @ values / (centred @ centred)
         found.append(
-            judge(
+            judge_order(
                 f"{policy}: regret grows with the number of channel sets",
                 "grows",
                 slopes,
-                at_least=0.0,
                 unit="regret a factor e",
                 why=f"{values[0].mean():,.0f} at N = {channels[0]}, {values[-1].mean():,.0f} at "
                 f"N = {channels[-1]}",

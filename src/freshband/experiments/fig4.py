@@ -14,7 +14,7 @@ from typing import Final
 import xarray as xr
 
 from freshband.experiments import fig3
-from freshband.experiments.base import Claim, Piece, Scale, judge
+from freshband.experiments.base import Claim, Piece, Scale, judge, judge_order
 
 __all__ = ["TITLE", "claims", "pieces"]
 
@@ -62,11 +62,10 @@ def claims(results: Mapping[str, xr.Dataset], scale: Scale) -> Sequence[Claim]:
                 )
             )
             found.append(
-                judge(
-                    f"{dataset}, {air}: spread of accuracy over clients, {role}, beyond random",
+                judge_order(
+                    f"{dataset}, {air}: spread of accuracy over clients, {role}, below random",
                     "-",
-                    100 * (spread[role][:, -1] - spread["random"][:, -1]),
-                    at_most=0.0,
+                    100 * (spread["random"][:, -1] - spread[role][:, -1]),
                     unit="points",
                 )
             )

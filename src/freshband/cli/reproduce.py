@@ -1,0 +1,144 @@
+"""``freshband reproduce``: the paper's figures, one command each."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from freshband.cli.settings import Format
+from freshband.cli.training import need_extra
+
+__all__ = ["reproduce"]
+
+
+class Figure(StrEnum):
+    """What can be reproduced."""
+
+    fig2a = "fig2a"
+    fig2b = "fig2b"
+    fig2c = "fig2c"
+    fig3 = "fig3"
+    fig4 = "fig4"
+    all = "all"
+
+
+class Size(StrEnum):
+    """How large an experiment is."""
+
+    quick = "quick"
+    full = "full"
+
+
+def reproduce(
+    figure: Annotated[
+        Figure,
+        typer.Argument(
+            help="fig2a regret by policy, fig2b by breakpoints, fig2c by channel sets, fig3 "
+            "accuracy, fig4 age variance, or all.",
+            show_default=False,
+        ),
+    ],
+    scale: Annotated[
+        Size,
+        typer.Option(
+            help="quick: minutes on any machine, digits in place of CIFAR; full: the paper's "
+            "setting, which wants a GPU for fig3 and fig4."
+        ),
+    ] = Size.quick,
+    out: Annotated[Path, typer.Option(help="Folder for results, pictures and verdicts.")] = Path(
+        "reproduction"
+    ),
+    device: Annotated[
+        str, typer.Option(help="Where to train: auto (a GPU if there is one), cpu, cuda.")
+    ] = "auto",
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with cifar10/ and cifar100/, the official binary files; by default they "
+            "are downloaded."
+        ),
+    ] = None,
+    pieces: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            show_default="all",
+            help="Stop after computing so many pieces; call again to go on.",
+        ),
+    ] = None,
+    output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+) -> None:
+    """Reproduce the paper's figures: results, pictures, and a verdict on every statement.
+
+    What is computed is kept piece by piece, so an interrupted command goes on where it was: call
+    it again. fig3 and fig4 show the same runs.
+
+    [bold]Examples[/bold]
+
+      freshband reproduce fig2a --out reproduction
+
+      freshband reproduce all --scale quick
+
+      freshband reproduce fig3 --scale full --device cuda --data-dir data --pieces 4
+    """
+    from freshband.experiments.base import EXPERIMENTS, Machine, Scale, load_pieces
+    from freshband.experiments.base import reproduce as compute
+    from freshband.reporting.curves import save_figure
+    from freshband.reporting.figures import draw_experiment
+
+    names = list(EXPERIMENTS) if figure is Figure.all else [figure.value]
+    if {"fig3", "fig4"} & set(names):
+        need_extra()
+    machine = Machine(device, data_dir, progress=not quiet)
+    size = Scale(scale.value)
+    left = pieces
+    found: dict[str, Any] = {}
+    for name in names:
+        for piece, known in compute(name, size, out, machine):
+            if not quiet:
+                typer.echo(f"{'kept' if known else 'made'} {piece.key}", err=True)
+            left = left - 1 if left is not None and not known else left
+            if left == 0:
+                typer.echo("stopped as asked; call again to go on", err=True)
+                return
+        shown, drawn = draw_experiment(name, load_pieces(name, size, out), size)
+        save_figure(drawn, out / f"{shown}-{size.value}.png")
+        found[name] = json.loads((out / f"{name}-{size.value}.json").read_text(encoding="utf-8"))
+    if output is Format.json:
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+    else:
+        _print_verdicts(found, out)
+
+
+def _print_verdicts(found: dict[str, Any], out: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console() if sys.stdout.isatty() else Console(width=160)
+    colours = {"reproduced": "green", "exceeded": "bold green", "not reproduced": "red"}
+    for name, claims in found.items():
+        table = Table(title=name, title_justify="left")
+        for heading in ("statement", "paper", "ours", "verdict", "why"):
+            table.add_column(heading, overflow="fold")
+        for claim in claims:
+            error = claim["error"]
+            ours = _number(claim["ours"]) + ("" if error != error else f" ± {_number(error)}")
+            verdict = f"[{colours[claim['verdict']]}]{claim['verdict']}[/]"
+            table.add_row(
+                claim["what"], claim["paper"], f"{ours} {claim['unit']}", verdict, claim["why"]
+            )
+        console.print(table)
+    console.print(f"results, pictures and verdicts are in {out}", highlight=False)
+
+
+def _number(value: float) -> str:
+    """Return a number with three digits that matter, and no exponent."""
+    size = abs(value)
+    digits = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
+    return f"{value:,.{digits}f}"

@@ -1,0 +1,162 @@
+"""The paper's figures, drawn from the files `freshband.experiments` makes.
+
+Files are named by what they show: the captions of Fig. 2(b) and (c) are swapped (erratum E19).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+from numpy.typing import NDArray
+
+from freshband.experiments import fig2b, fig3
+from freshband.experiments.base import Scale
+from freshband.reporting.curves import COLOURS, draw_curves
+
+__all__ = ["FIGURES", "draw_experiment"]
+
+Results = Mapping[str, xr.Dataset]
+
+
+def draw_experiment(name: str, results: Results, scale: Scale) -> tuple[str, Figure]:
+    """Return the figure of an experiment, and what to call its file, without an ending.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``"fig2a"``.
+    results : mapping of str to xarray.Dataset
+        Its pieces, from `freshband.experiments.base.load_pieces`.
+    scale : Scale
+        The scale they were made in.
+    """
+    shown, draw = FIGURES[name]
+    return shown, draw(results, scale)
+
+
+def _by_policy(results: Results, scale: Scale) -> Figure:
+    (result,) = results.values()
+    return draw_curves(result, "regret_rotate", log=True)
+
+
+def _by_breakpoints(results: Results, scale: Scale) -> Figure:
+    figure = Figure(figsize=(7.0, 4.3), layout="constrained")
+    axes = figure.subplots()
+    for place, policy in enumerate(("glr-cucb:paper", "glr-cucb:fresh")):
+        for told, line in (("unknown", "-"), ("known", "--")):
+            by_count = fig2b.counts_of(results, told)
+            counts = sorted(by_count)
+            values = np.array([by_count[c].regret_rotate.sel(policy=policy).values for c in counts])
+            _points(
+                axes, np.array(counts), values, f"{policy}, number {told}", COLOURS[place], line
+            )
+    axes.set_xlabel("breakpoints in 20,000 rounds")
+    _finish(axes, "AoI regret against the mean+rotate oracle", results)
+    return figure
+
+
+def _by_channel_sets(results: Results, scale: Scale) -> Figure:
+    figure = Figure(figsize=(7.0, 4.3), layout="constrained")
+    axes = figure.subplots()
+    channels = [int(key.split("-")[3]) for key in results]
+    sets = np.array([math.comb(n, 2) for n in channels])
+    for place, policy in enumerate(("m-exp3:paper", "m-exp3")):
+        values = np.array([r.regret_rotate.sel(policy=policy).values for r in results.values()])
+        _points(axes, sets, values, policy, COLOURS[place], "-")
+    axes.set_xlabel("channel sets C(N, 2)")
+    axes.set_xticks(sets, [f"{c}\nN = {n}" for c, n in zip(sets, channels, strict=True)])
+    _finish(axes, "AoI regret against the mean+rotate oracle", results)
+    return figure
+
+
+def _accuracy(results: Results, scale: Scale) -> Figure:
+    figure, panels = _panels(scale)
+    for (dataset, air), axes in panels.items():
+        _roles(axes, results, dataset, air, "accuracy")
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axes.set_ylabel("test accuracy")
+    return figure
+
+
+def _variance(results: Results, scale: Scale) -> Figure:
+    figure, panels = _panels(scale)
+    for (dataset, air), axes in panels.items():
+        _roles(axes, results, dataset, air, "cumulative_variance")
+        axes.set_ylabel("cumulative AoI variance")
+        axes.set_ylim(bottom=0)
+    return figure
+
+
+def _panels(scale: Scale) -> tuple[Figure, dict[tuple[str, str], Axes]]:
+    datasets = fig3.DATASETS[scale]
+    figure = Figure(figsize=(9.5, 3.6 * len(datasets)), layout="constrained")
+    grid = figure.subplots(len(datasets), len(fig3.AIRS), squeeze=False)
+    panels = {
+        (dataset, air): grid[i][j]
+        for i, dataset in enumerate(datasets)
+        for j, air in enumerate(fig3.AIRS)
+    }
+    return figure, panels
+
+
+def _roles(axes: Axes, results: Results, dataset: str, air: str, measure: str) -> None:
+    rounds = next(iter(results.values()))["round"].values
+    curves = fig3.gather(results, dataset, air, measure)
+    for place, (role, values) in enumerate(curves.items()):
+        looks = ~np.isnan(values).any(axis=0)
+        mean = values[:, looks].mean(axis=0)
+        policy = fig3.AIRS[air][role]
+        label = role if role in ("random", policy) else f"{role}: {policy}"
+        axes.plot(rounds[looks], mean, color=COLOURS[place], linewidth=1.5, label=label)
+        if len(values) > 1:
+            error = values[:, looks].std(axis=0, ddof=1) / math.sqrt(len(values))
+            axes.fill_between(
+                rounds[looks], mean - error, mean + error, color=COLOURS[place], alpha=0.2, lw=0
+            )
+    clients, channels = (20, 30) if air == "piecewise" else (4, 6)
+    axes.set_title(f"{dataset}, {air}: M = {clients}, N = {channels}", fontsize=9, loc="left")
+    axes.set_xlabel("round")
+    axes.set_xlim(0, rounds[-1])
+    _plain(axes)
+    axes.legend(frameon=False, fontsize=7)
+
+
+def _points(
+    axes: Axes, x: NDArray[Any], values: NDArray[np.float64], label: str, colour: str, line: str
+) -> None:
+    """Draw means over runs, the last axis, with standard errors."""
+    error = values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
+    axes.errorbar(
+        x, values.mean(axis=1), error, marker="o", markersize=4, linestyle=line, linewidth=1.4,
+        elinewidth=0.8, capsize=2, color=colour, label=label,
+    )  # fmt: skip
+
+
+def _finish(axes: Axes, measure: str, results: Results) -> None:
+    runs = next(iter(results.values())).sizes["run"]
+    axes.set_ylabel(measure)
+    axes.axhline(0, color="0.4", linewidth=0.6)
+    axes.set_title(f"M = 2, T = 20,000; {runs} runs, ± one standard error", fontsize=9, loc="left")
+    _plain(axes)
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _plain(axes: Axes) -> None:
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+FIGURES: Mapping[str, tuple[str, Callable[[Results, Scale], Figure]]] = {
+    "fig2a": ("regret-by-policy", _by_policy),
+    "fig2b": ("regret-by-breakpoints", _by_breakpoints),
+    "fig2c": ("regret-by-channel-sets", _by_channel_sets),
+    "fig3": ("accuracy", _accuracy),
+    "fig4": ("age-variance", _variance),
+}
