@@ -1,0 +1,133 @@
+"""Experiments are computed piece by piece, can be interrupted, and judge what they find."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from freshband.errors import FileError, UnknownNameError
+from freshband.experiments import fig2a, fig2b, fig2c, fig3
+from freshband.experiments.base import (
+    EXPERIMENTS,
+    Machine,
+    Scale,
+    find_experiment,
+    judge,
+    judge_order,
+    load_pieces,
+    reproduce,
+)
+from freshband.federated.settings import Training
+from freshband.reporting.figures import FIGURES, draw_experiment
+
+QUIET = Machine(device="cpu", progress=False)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.setattr(fig2a, "_RUNS", {Scale.quick: 3})
+    monkeypatch.setattr(fig2b, "_RUNS", {Scale.quick: 3})
+    monkeypatch.setattr(fig2b, "_COUNTS", {Scale.quick: (0, 12)})
+    monkeypatch.setattr(fig2c, "_RUNS", {Scale.quick: 2})
+    monkeypatch.setattr(fig2c, "_CHANNELS", {Scale.quick: (3, 8)})
+
+    def tiny(dataset: str, air: str, run: int) -> Training:
+        return Training(
+            model="mlp", channels=f"fig3-{air}", clients=4, rounds=160, run=run, local_steps=1,
+            batch_size=8, eval_every=20,
+        )  # fmt: skip
+
+    monkeypatch.setattr(fig3, "settings_of", tiny)
+    return monkeypatch
+
+
+def play(name: str, folder: Path) -> list[tuple[str, bool]]:
+    return [(piece.key, known) for piece, known in reproduce(name, Scale.quick, folder, QUIET)]
+
+
+def test_what_is_there_is_not_computed_again(small: Any, tmp_path: Path) -> None:
+    first = play("fig2c", tmp_path)
+    assert first == [("channel-sets-quick-3", False), ("channel-sets-quick-8", False)]
+    kept = (tmp_path / "channel-sets-quick-3.nc").read_bytes()
+    (tmp_path / "channel-sets-quick-8.nc").unlink()
+    assert play("fig2c", tmp_path) == [(first[0][0], True), (first[1][0], False)]
+    assert (tmp_path / "channel-sets-quick-3.nc").read_bytes() == kept
+
+
+def test_interrupted_experiments_go_on(small: Any, tmp_path: Path) -> None:
+    steps = reproduce("fig2c", Scale.quick, tmp_path, QUIET)
+    next(steps)
+    steps.close()
+    assert not (tmp_path / "fig2c-quick.json").exists()
+    with pytest.raises(FileError, match=r"channel-sets-quick-8\.nc is not there yet"):
+        load_pieces("fig2c", Scale.quick, tmp_path)
+    assert [known for _, known in play("fig2c", tmp_path)] == [True, False]
+
+
+def test_a_file_of_other_settings_is_not_mistaken(small: Any, tmp_path: Path) -> None:
+    play("fig2c", tmp_path)
+    small.setattr(fig2c, "_RUNS", {Scale.quick: 3})
+    with pytest.raises(FileError, match="made with other settings"):
+        play("fig2c", tmp_path)
+
+
+def check_verdicts_and_picture(name: str, folder: Path) -> None:
+    play(name, folder)
+    claims = json.loads((folder / f"{name}-quick.json").read_text())
+    assert claims
+    for claim in claims:
+        assert claim["verdict"] in ("reproduced", "exceeded", "not reproduced")
+        assert np.isfinite(claim["ours"])
+    shown, figure = draw_experiment(name, load_pieces(name, Scale.quick, folder), Scale.quick)
+    assert "fig" not in shown  # named by its content: the paper's captions are swapped
+    assert figure.axes[0].lines
+
+
+@pytest.mark.parametrize("name", ["fig2a", "fig2b", "fig2c"])
+def test_simulated_figures_give_verdicts_and_a_picture(
+    small: Any, name: str, tmp_path: Path
+) -> None:
+    check_verdicts_and_picture(name, tmp_path)
+
+
+def test_trained_figures_share_their_runs(small: Any, tmp_path: Path) -> None:
+    check_verdicts_and_picture("fig3", tmp_path)
+    assert all(known for _, known in play("fig4", tmp_path))
+    check_verdicts_and_picture("fig4", tmp_path)
+    result = load_pieces("fig3", Scale.quick, tmp_path)["training-quick-digits-piecewise-0"]
+    settings = json.loads(result.attrs["config"])["settings"]
+    assert (settings["device"], settings["dataset_options"]) == ("auto", {})  # not: where it ran
+
+
+def test_orderings_of_figure_2_hold(small: Any, tmp_path: Path) -> None:
+    small.setattr(fig2a, "_RUNS", {Scale.quick: 12})
+    play("fig2a", tmp_path)
+    found = {
+        claim["what"]: claim["verdict"]
+        for claim in json.loads((tmp_path / "fig2a-quick.json").read_text())
+    }
+    assert found["m-exp3:paper below random"] == "reproduced"
+    assert found["glr-cucb:paper below m-exp3:paper"] == "reproduced"
+    assert found["glr-cucb:paper+aa below glr-cucb:paper"] == "reproduced"
+    assert found["m-exp3:paper+aa below m-exp3:paper"] == "not reproduced"
+
+
+def test_verdicts() -> None:
+    assert judge("x", "5", [5.1, 4.9, 5.2], at_least=5).verdict == "reproduced"
+    assert judge("x", "5", [4.1, 4.9, 4.2], at_least=5).verdict == "not reproduced"
+    assert judge("x", "5", [4.1, 4.0, 4.2], at_most=5).verdict == "exceeded"
+    assert judge("x", "5", [6.0], at_least=5).verdict == "reproduced"  # one run proves no excess
+    assert judge_order("x", "above", [1.0, 1.1, 0.9]).verdict == "reproduced"
+    assert judge_order("x", "above", [1.0, -1.1, 0.9]).verdict == "not reproduced"
+    with pytest.raises(ValueError, match="at_least or at_most"):
+        judge("x", "5", [5.0])
+
+
+def test_unknown_experiments_are_named() -> None:
+    with pytest.raises(UnknownNameError, match="unknown experiment 'fig2d'; did you mean"):
+        find_experiment("fig2d")
+    assert set(FIGURES) == set(EXPERIMENTS)
