@@ -9,20 +9,20 @@ from typing import Any
 
 from mkdocs.utils import get_relative_url
 
-CONCEPTS = Path(__file__).parent / "concepts.md"
+ERRATA = Path(__file__).parent / "errata.md"
 
 
 @cache
 def explained() -> frozenset[str]:
-    """Return the errata that have an anchor on the page of concepts."""
-    return frozenset(re.findall(r"\{ #(e\d+) \}", CONCEPTS.read_text(encoding="utf-8")))
+    """Return the errata that have an anchor on their page."""
+    return frozenset(re.findall(r"\{ #(e\d+) \}", ERRATA.read_text(encoding="utf-8")))
 
 
 def on_page_content(html: str, *, page: Any, **_: Any) -> str:
     """Turn the errata in a generated page's running text into links."""
     if not page.url.startswith(("schedulers/", "channels/", "matchings/", "api/")):
         return html
-    target = get_relative_url("concepts/", page.url)
+    target = get_relative_url("errata/", page.url)
 
     def link(match: re.Match[str]) -> str:
         anchor = match["number"].lower()

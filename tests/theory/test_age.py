@@ -55,7 +55,7 @@ def test_constant_age_is_the_recursion_in_closed_form(mu: float, t: int, start: 
 )
 def test_long_run_values_of_e2(mu: float, corrected: float, literal: float) -> None:
     assert float(constant_age(mu)) == pytest.approx(corrected, rel=1e-12)
-    assert float(constant_age(mu, convention="literal")) == pytest.approx(literal, rel=1e-12)
+    assert float(constant_age(mu, variant="literal")) == pytest.approx(literal, rel=1e-12)
     assert float(constant_age(mu, 10_000)) == pytest.approx(corrected, rel=1e-12)
     assert expected_age([mu] * 400)[-1] == pytest.approx(corrected, rel=1e-12)
     assert expected_age([mu] * 400, "literal")[-1] == pytest.approx(literal, rel=1e-12)
@@ -144,7 +144,7 @@ def test_rotation_with_dead_channels() -> None:
 def test_lemma_1_figures_of_e4() -> None:
     assert float(mean_age_of_share(20, 5)) == 4
     assert float(mean_age_of_share(20, 5, "oldest")) == 2.5
-    assert float(mean_age_of_share(20, 5, convention="literal")) == 80  # the sum, not the mean
+    assert float(mean_age_of_share(20, 5, variant="literal")) == 80  # the sum, not the mean
     np.testing.assert_array_equal(mean_age_of_share([[4], [12]], [1, 2, 4]).tolist(),
                                   [[4, 2, 1], [12, 6, 3]])  # fmt: skip
 
@@ -178,8 +178,8 @@ def test_oldest_first_is_a_queue(n_clients: int, data: Any) -> None:
         (lambda: expected_age([0.5], start=0.5), "start must be a finite number >= 1, got 0.5"),
         (lambda: expected_age([0.5], start=math.inf), "start must be a finite number >= 1, got i"),
         (lambda: expected_age([0.5], start="1"), "start must be a finite number >= 1, got '1'"),
-        (lambda: expected_age([0.5], "literal", start=2), "start must be 1 with convention='lit"),
-        (lambda: expected_age([0.5], "paper"), "convention must be 'corrected' or 'literal', got"),
+        (lambda: expected_age([0.5], "literal", start=2), "start must be 1 with variant='lit"),
+        (lambda: expected_age([0.5], "paper"), "variant must be 'corrected' or 'literal', got"),
         (lambda: constant_age(-0.1), r"mean must be numbers in \[0, 1\], got -0.1"),
         (lambda: constant_age(0.1, -1), "t must be whole numbers >= 0, got -1.0"),
         (lambda: constant_age(0.1, 1.5), "t must be whole numbers >= 0, got 1.5"),

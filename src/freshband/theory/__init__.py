@@ -1,5 +1,59 @@
-"""Lemmas and theorems as functions: what the paper prints, and what is true."""
+"""Lemmas and theorems as functions: what the paper prints, and what is true.
+
+| result | function | chapter |
+| --- | --- | --- |
+| Lemma 1 | `mean_age_of_share` | Ages |
+| Lemma 2 | `expected_age`, `constant_age`; turns: `rotation_age` | Ages |
+| Theorem 1 | `convergence_bound` | Theorem 1 |
+| Theorem 2 | `adversarial_lower_bound` | Lower bounds |
+| Theorem 3 | `m_exp3_bound`, `missed_needle_regret` | M-Exp3 |
+| Theorem 4 | `piecewise_lower_bound`, `segments_lower_bound` | Lower bounds |
+| Lemma 3, Lemma 4, Theorem 5 | `age_sum_bound`, `wrong_rounds`, `glr_cucb_bound` | GLR-CUCB |
+| the cost law | `regret_terms`, `ahead_weight` | The cost law |
+| matching | `age_sorted`, `next_age_sum`, `two_client_optimum` | Matching |
+
+Arguments are arrays that broadcast. ``variant="literal"`` is the formula as printed,
+``variant="corrected"``, the default, what the documentation proves. Bounds come as a `Bound`: a
+value, and the conditions it rests on, each found true or false.
+"""
 
 from freshband.theory.age import constant_age, expected_age, mean_age_of_share, rotation_age
+from freshband.theory.bound import Bound
+from freshband.theory.convergence import ConvergenceBound, convergence_bound
+from freshband.theory.cost import age_cutoff, ahead_weight, any_policy_regret, regret_terms
+from freshband.theory.exp3 import m_exp3_bound, missed_needle_regret, n_super_arms
+from freshband.theory.lower import (
+    adversarial_lower_bound,
+    piecewise_lower_bound,
+    segments_lower_bound,
+)
+from freshband.theory.matching import Optimum, age_sorted, next_age_sum, two_client_optimum
+from freshband.theory.restarts import age_sum_bound, glr_cucb_bound, smallest_gap, wrong_rounds
 
-__all__ = ["constant_age", "expected_age", "mean_age_of_share", "rotation_age"]
+__all__ = [
+    "Bound",
+    "ConvergenceBound",
+    "Optimum",
+    "adversarial_lower_bound",
+    "age_cutoff",
+    "age_sorted",
+    "age_sum_bound",
+    "ahead_weight",
+    "any_policy_regret",
+    "constant_age",
+    "convergence_bound",
+    "expected_age",
+    "glr_cucb_bound",
+    "m_exp3_bound",
+    "mean_age_of_share",
+    "missed_needle_regret",
+    "n_super_arms",
+    "next_age_sum",
+    "piecewise_lower_bound",
+    "regret_terms",
+    "rotation_age",
+    "segments_lower_bound",
+    "smallest_gap",
+    "two_client_optimum",
+    "wrong_rounds",
+]

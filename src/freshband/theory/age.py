@@ -6,7 +6,7 @@ came before, so that
 
     E[a(t)] = 1 + (1 - μ_t) E[a(t-1)].
 
-``convention="literal"`` gives what the paper prints where that is something else.
+``variant="literal"`` gives what the paper prints where that is something else.
 """
 
 from __future__ import annotations
@@ -17,14 +17,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from freshband.errors import ParameterError
+from freshband.theory.inputs import (
+    Variant,
+    at_most,
+    is_literal,
+    numbers,
+    probabilities,
+    whole_numbers,
+)
 
 __all__ = ["constant_age", "expected_age", "mean_age_of_share", "rotation_age"]
 
-Convention = Literal["corrected", "literal"]
-
 
 def expected_age(
-    means: ArrayLike, convention: Convention = "corrected", *, start: float = 1.0
+    means: ArrayLike, variant: Variant = "corrected", *, start: float = 1.0
 ) -> NDArray[np.float64]:
     """Return the expected age in every round, for channels of any means (Lemma 2).
 
@@ -35,7 +41,7 @@ def expected_age(
     means : array of float in [0, 1], shape (rounds, ...)
         `μ_t`, the mean of the channel the client uses in round t = 1, 2, …; further axes are
         further clients.
-    convention : {"corrected", "literal"}, default "corrected"
+    variant : {"corrected", "literal"}, default "corrected"
         The truth, or equation (15) as printed.
     start : float >= 1, default 1
         The age `a(0)`; with ``literal`` only 1.
@@ -55,13 +61,13 @@ def expected_age(
     --------
     >>> expected_age([0.5, 0.5, 0.0, 1.0]).tolist()
     [1.5, 1.75, 2.75, 1.0]
-    >>> expected_age([0.5, 0.5, 0.0, 1.0], convention="literal").tolist()
+    >>> expected_age([0.5, 0.5, 0.0, 1.0], variant="literal").tolist()
     [0.5, 0.75, 1.75, 0.0]
     """
-    mu = _probabilities("means", means)
+    mu = probabilities("means", means)
     if mu.ndim == 0:
         raise ParameterError("means must have the shape (rounds, ...), got a single number")
-    literal = _is_literal(convention)
+    literal = is_literal(variant)
     age = np.full(mu.shape[1:], _start(start, literal))
     ages = np.empty(mu.shape)
     for t in range(len(mu)):
@@ -73,7 +79,7 @@ def expected_age(
 def constant_age(
     mean: ArrayLike,
     t: ArrayLike | None = None,
-    convention: Convention = "corrected",
+    variant: Variant = "corrected",
     *,
     start: float = 1.0,
 ) -> NDArray[np.float64]:
@@ -87,7 +93,7 @@ def constant_age(
         `μ`.
     t : array of int >= 0, optional
         The round; without it the long-run value. Broadcast against ``mean``.
-    convention : {"corrected", "literal"}, default "corrected"
+    variant : {"corrected", "literal"}, default "corrected"
         The truth, or equation (15) as printed: one less.
     start : float >= 1, default 1
         The age `a(0)`, forgotten in the long run; with ``literal`` only 1.
@@ -103,18 +109,18 @@ def constant_age(
 
     Examples
     --------
-    >>> float(constant_age(0.2)), float(constant_age(0.2, convention="literal"))
+    >>> float(constant_age(0.2)), float(constant_age(0.2, variant="literal"))
     (5.0, 4.0)
     >>> constant_age(0.3, [0, 1, 3, 10]).round(3).tolist()
     [1.0, 1.7, 2.533, 3.267]
     """
-    mu = _probabilities("mean", mean)
-    literal = _is_literal(convention)
+    mu = probabilities("mean", mean)
+    literal = is_literal(variant)
     initial = _start(start, literal)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ages = 1.0 / mu
         if t is not None:
-            rounds = _whole_numbers("t", t, at_least=0)
+            rounds = whole_numbers("t", t, at_least=0)
             # ln of the chance that no round delivered; by log1p and expm1, exact for small μ
             lost = np.where(rounds > 0, rounds * np.log1p(-mu), 0.0)
             ages = np.where(mu > 0, -np.expm1(lost) / mu + initial * np.exp(lost), rounds + initial)
@@ -153,7 +159,7 @@ def rotation_age(means: ArrayLike, *, by_phase: bool = False) -> NDArray[np.floa
     >>> rotation_age([0.9, 0.5], by_phase=True).round(4).tolist()
     [1.1579, 1.5789]
     """
-    mu = _probabilities("means", means)
+    mu = probabilities("means", means)
     if mu.ndim == 0 or mu.shape[-1] == 0:
         raise ParameterError(f"means must have the shape (..., M), M >= 1, got {mu.shape}")
     lost = np.ones_like(mu)  # the chance that none of the last τ rounds delivered
@@ -170,7 +176,7 @@ def mean_age_of_share(
     n_clients: ArrayLike,
     served: ArrayLike,
     service: Literal["random", "oldest"] = "random",
-    convention: Convention = "corrected",
+    variant: Variant = "corrected",
 ) -> NDArray[np.float64]:
     """Return the mean age over clients when the same number gets through in every round (Lemma 1).
 
@@ -186,7 +192,7 @@ def mean_age_of_share(
         |S|, the clients whose update gets through each round.
     service : {"random", "oldest"}, default "random"
         Who is served.
-    convention : {"corrected", "literal"}, default "corrected"
+    variant : {"corrected", "literal"}, default "corrected"
         The truth, or equation (11) as printed; that one knows random service only.
 
     Returns
@@ -204,65 +210,29 @@ def mean_age_of_share(
     --------
     >>> float(mean_age_of_share(20, 5)), float(mean_age_of_share(20, 5, "oldest"))
     (4.0, 2.5)
-    >>> float(mean_age_of_share(20, 5, convention="literal"))
+    >>> float(mean_age_of_share(20, 5, variant="literal"))
     80.0
     """
-    clients = _whole_numbers("n_clients", n_clients, at_least=1)
-    share = _whole_numbers("served", served, at_least=1)
-    wrong = share > clients
-    if wrong.any():
-        most, got = (np.broadcast_to(each, wrong.shape)[wrong][0] for each in (clients, share))
-        raise ParameterError(f"served must be at most n_clients = {most:g}, got {got:g}")
-    literal = _is_literal(convention)
+    clients = whole_numbers("n_clients", n_clients, at_least=1)
+    share = whole_numbers("served", served, at_least=1)
+    at_most("served", share, "n_clients", clients)
+    literal = is_literal(variant)
     if service == "random":
         mean = clients / share
         return np.asarray(clients * mean if literal else mean)
     if service != "oldest":
         raise ParameterError(f"service must be 'random' or 'oldest', got {service!r}")
     if literal:
-        raise ParameterError("convention='literal' needs service='random', got 'oldest'")
+        raise ParameterError("variant='literal' needs service='random', got 'oldest'")
     full, rest = np.divmod(clients, share)  # whole groups of one age, and the oldest few
     total = share * full * (full + 1) / 2 + rest * (full + 1)
     return np.asarray(total / clients)
 
 
-def _is_literal(convention: str) -> bool:
-    if convention not in ("corrected", "literal"):
-        raise ParameterError(f"convention must be 'corrected' or 'literal', got {convention!r}")
-    return convention == "literal"
-
-
 def _start(start: float, literal: bool) -> float:
-    value = _numbers("start", start, "a finite number >= 1")
+    value = numbers("start", start, "a finite number >= 1")
     if value.ndim > 0 or not 1 <= value < np.inf:
         raise ParameterError(f"start must be a finite number >= 1, got {start!r}")
     if literal and value != 1:
-        raise ParameterError(f"start must be 1 with convention='literal', got {start!r}")
+        raise ParameterError(f"start must be 1 with variant='literal', got {start!r}")
     return float(value)
-
-
-def _numbers(name: str, values: ArrayLike, allowed: str) -> NDArray[np.float64]:
-    try:
-        given = np.asarray(values)
-        if given.dtype.kind not in "iuf":
-            raise ValueError
-    except ValueError:  # a ragged list, or no numbers at all
-        raise ParameterError(f"{name} must be {allowed}, got {values!r}") from None
-    return given.astype(np.float64)
-
-
-def _probabilities(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    numbers = _numbers(name, values, "numbers in [0, 1]")
-    wrong = ~((numbers >= 0) & (numbers <= 1))  # NaN is wrong too
-    if wrong.any():
-        raise ParameterError(f"{name} must be numbers in [0, 1], got {numbers[wrong][0]}")
-    return numbers
-
-
-def _whole_numbers(name: str, values: ArrayLike, *, at_least: int) -> NDArray[np.float64]:
-    allowed = f"whole numbers >= {at_least}"
-    numbers = _numbers(name, values, allowed)
-    wrong = ~((numbers >= at_least) & (np.floor(numbers) == numbers) & np.isfinite(numbers))
-    if wrong.any():
-        raise ParameterError(f"{name} must be {allowed}, got {numbers[wrong][0]}")
-    return numbers

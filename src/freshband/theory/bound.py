@@ -1,0 +1,51 @@
+"""What a theorem returns: a number, and whether what it rests on is true."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Bound"]
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """A bound with the conditions under which it is one.
+
+    Attributes
+    ----------
+    value : float64 array
+        The bound, where its conditions hold; elsewhere what the formula gives.
+    kind : {"lower", "upper"}
+        Lower bounds are about *some* air, which the theorem constructs, and every policy; upper
+        bounds about *every* air the conditions allow, and one policy.
+    conditions : mapping of str to bool array
+        Each condition, in words, and where it holds; shapes broadcast to that of ``value``.
+
+    Examples
+    --------
+    >>> bound = Bound(np.array([3.0, 5.0]), "upper", {"rounds > 10": np.array([True, False])})
+    >>> bound.holds.tolist(), bound.failing
+    ([True, False], ['rounds > 10'])
+    """
+
+    value: NDArray[np.float64]
+    kind: Literal["lower", "upper"]
+    conditions: Mapping[str, NDArray[np.bool_]]
+
+    @property
+    def holds(self) -> NDArray[np.bool_]:
+        """Where all conditions hold, in the shape of ``value``."""
+        result = np.ones(np.shape(self.value), np.bool_)
+        for condition in self.conditions.values():
+            result = result & condition
+        return result
+
+    @property
+    def failing(self) -> list[str]:
+        """The conditions that fail somewhere."""
+        return [name for name, holds in self.conditions.items() if not np.all(holds)]

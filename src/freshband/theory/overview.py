@@ -1,0 +1,169 @@
+"""All bounds on AoI regret for one setting, literal and corrected, in one list."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from freshband.errors import ParameterError
+from freshband.theory.bound import Bound
+from freshband.theory.cost import any_policy_regret
+from freshband.theory.exp3 import m_exp3_bound
+from freshband.theory.inputs import Variant, probabilities
+from freshband.theory.lower import (
+    adversarial_lower_bound,
+    piecewise_lower_bound,
+    segments_lower_bound,
+)
+from freshband.theory.restarts import glr_cucb_bound, smallest_gap
+
+__all__ = ["Air", "Entry", "describe_air", "list_bounds"]
+
+
+class Air(NamedTuple):
+    """What upper bounds have to know of the air.
+
+    Attributes
+    ----------
+    worst : float
+        `μ_min`, the least mean of any channel in any segment.
+    best : float
+        `μ*_min`, the least mean among the M best channels of any segment.
+    best_mean : float
+        `ν*`, the least mean over the M best channels of any segment.
+    gap : float
+        `Δ_min`, infinite if no set of M channels is worse than another.
+    """
+
+    worst: float
+    best: float
+    best_mean: float
+    gap: float
+
+
+class Entry(NamedTuple):
+    """A bound in the list.
+
+    Attributes
+    ----------
+    result : str
+        Which lemma or theorem.
+    variant : {"literal", "corrected"}
+    bound : Bound
+    about : str
+        Whose regret, and on which air.
+    """
+
+    result: str
+    variant: Variant
+    bound: Bound
+    about: str
+
+
+def describe_air(means: ArrayLike, n_clients: int) -> Air:
+    """Return the constants of an air from its means.
+
+    Parameters
+    ----------
+    means : array of float in [0, 1], shape (..., N)
+        Means of the channels, in all segments, or in all rounds.
+    n_clients : int in [1, N]
+        M.
+
+    Examples
+    --------
+    >>> describe_air([[0.9, 0.5, 0.2], [0.4, 0.3, 0.8]], 2)
+    Air(worst=0.2, best=0.4, best_mean=0.6, gap=0.1)
+    """
+    mu = probabilities("means", means)
+    gap = float(np.min(smallest_gap(mu, n_clients)))
+    top = np.sort(mu, axis=-1)[..., -n_clients:]
+    return Air(
+        float(mu.min()),
+        float(top.min()),
+        round(float(top.mean(axis=-1).min()), 12),
+        round(gap, 12),
+    )
+
+
+def list_bounds(
+    n_clients: int, n_channels: int, rounds: ArrayLike, n_segments: int, air: Air
+) -> list[Entry]:
+    """Return all bounds on the AoI regret after so many rounds.
+
+    Parameters
+    ----------
+    n_clients : int >= 1
+        M.
+    n_channels : int >= n_clients
+        N.
+    rounds : array of int >= 1
+        T; an array gives a curve.
+    n_segments : int >= 1
+        `C_T`, one more than breakpoints; never more than rounds.
+    air : Air
+        From `describe_air`; ``worst`` must be above 0.
+
+    Examples
+    --------
+    >>> air = Air(worst=0.1, best=0.4, best_mean=0.6, gap=0.1)
+    >>> for entry in list_bounds(2, 5, 20_000, 6, air)[:2]:
+    ...     print(entry.result, entry.variant, round(float(entry.bound.value), 2))
+    Theorem 2 literal 42.59
+    Theorem 2 corrected 42.59
+    """
+    if air.worst <= 0:
+        raise ParameterError(f"air.worst must be above 0, got {air.worst}")
+    problem = (n_clients, n_channels, rounds)
+    stationary = "every policy, on some stationary air"
+    seldom = "policies that seldom try M of the channels, on some air with two breakpoints"
+    anything = Bound(any_policy_regret(n_clients, rounds, air.worst, 1.0), "upper", {})
+    exp3 = m_exp3_bound(*problem, worst=air.worst, best=air.best_mean)
+    exp3 = Bound(exp3.value, "upper", {"stationary air": np.asarray(n_segments == 1)})
+    segments = np.minimum(n_segments, np.asarray(rounds))
+    return [
+        Entry("Theorem 2", "literal", adversarial_lower_bound(*problem, "literal"), stationary),
+        Entry("Theorem 2", "corrected", adversarial_lower_bound(*problem), stationary),
+        Entry("Theorem 4", "literal", piecewise_lower_bound(*problem, "literal"), seldom),
+        Entry("Theorem 4", "corrected", piecewise_lower_bound(*problem), seldom),
+        Entry(
+            "in place of Theorem 4",
+            "corrected",
+            segments_lower_bound(*problem, segments),
+            "every policy, on some air with as many segments",
+        ),
+        Entry(
+            "Theorem 3",
+            "literal",
+            m_exp3_bound(*problem, "literal", best=air.best_mean),
+            "M-Exp3, on any air (false, see chapter M-Exp3)",
+        ),
+        Entry("Theorem 3", "corrected", exp3, "M-Exp3 and oracle matching at random, tuned"),
+        Entry(
+            "Theorem 5",
+            "literal",
+            glr_cucb_bound(*problem, segments, "literal"),
+            "GLR-CUCB, an order of growth: constant 1",
+        ),
+        Entry(
+            "Theorem 5",
+            "corrected",
+            _theorem_5(problem, segments, air),
+            "GLR-CUCB against turns, constant 1 in Lemma 4",
+        ),
+        Entry("any policy", "corrected", anything, "nobody can do worse on air with such means"),
+    ]
+
+
+def _theorem_5(problem: tuple[int, int, ArrayLike], segments: NDArray[np.int64], air: Air) -> Bound:
+    every_set_is_best = not np.isfinite(air.gap)
+    return glr_cucb_bound(
+        *problem,
+        segments,
+        worst=air.worst,
+        best=air.best,
+        gap=None if every_set_is_best else air.gap,
+        wrong=0.0 if every_set_is_best else None,
+    )
