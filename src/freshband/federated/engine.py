@@ -25,7 +25,7 @@ from torch import nn
 from freshband.aoi import age_variance
 from freshband.channels.base import ChannelModel, open_air
 from freshband.coordinator import Coordinator
-from freshband.errors import FileError, ParameterError
+from freshband.errors import FileError, ParameterError, SequenceError
 from freshband.federated.aggregation import client_weights
 from freshband.federated.algorithms import Arrivals, build_algorithm
 from freshband.federated.batches import Batches
@@ -100,13 +100,15 @@ class Federation:
         )  # fmt: skip
         _check_partition(self.partition, chosen, whole)
         self.dataset = whole if clients is None else getattr(clients, "dataset", whole)
+        if not torch.equal(self.dataset.train_labels.cpu(), whole.train_labels.cpu()):
+            raise ParameterError("clients must have been opened with the same data set")
         if self.dataset.train_images.device != device:
             self.dataset = whole.to(device)
         self._module = build_model(
-            model or chosen.model or whole.default_model, whole.shape, whole.n_classes,
-            chosen.seed, chosen.run, **chosen.model_options,
+            model if model is not None else chosen.model or whole.default_model,
+            whole.shape, whole.n_classes, chosen.seed, chosen.run, **chosen.model_options,
         )  # fmt: skip
-        check_trainable(self._module)
+        check_trainable(self._module, whole.shape)
         self._owns_clients = clients is None
         self.clients = clients or choose_clients(self._module, self.dataset, chosen)
         self._algorithm = build_algorithm(chosen)
@@ -309,9 +311,14 @@ class Federation:
         given = self._alter(t, client, row.clone())
         if given is None:
             return True
-        if not isinstance(given, torch.Tensor) or given.shape != row.shape:
+        if (
+            not isinstance(given, torch.Tensor)
+            or given.shape != row.shape
+            or given.layout != row.layout
+            or given.is_complex()
+        ):
             return False
-        self._replace(client, given.to(row))
+        self._replace(client, given.detach().to(row))
         return True
 
     def _replace(self, client: int, update: torch.Tensor) -> None:
@@ -389,10 +396,12 @@ class Federation:
         FileError
             If these belong to another problem, or something is missing.
         """
+        if "settings" not in facts:
+            raise FileError("cannot restore this run: it lacks 'settings'")
         self = cls(Training(**facts["settings"]), **objects)
         try:
             self._take(tensors, facts)
-        except (KeyError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, FileError, SequenceError) as error:
             self.close()
             raise FileError(f"cannot restore this run: {error}") from None
         return self
@@ -401,9 +410,16 @@ class Federation:
         state = self.state
         state.take(tensors)
         state.round, state.version = int(facts["round"]), int(facts["version"])
-        self.coordinator = Coordinator.from_bytes(
+        saved = Coordinator.from_bytes(
             tensors["coordinator"].numpy().tobytes(), "this run's coordinator"
         )
+        mine = self.coordinator
+        for name in ("n_clients", "n_channels", "seed", "run", "horizon"):
+            if getattr(saved, name) != getattr(mine, name):
+                raise ValueError(f"{saved!r} has another {name}")
+        if saved.policy.name != mine.policy.name or saved.round != state.round:
+            raise ValueError(f"{saved!r} is not of this run")
+        self.coordinator = saved
         if state.round:
             self._air.block(state.round)  # the air is drawn forward only
 
@@ -429,6 +445,8 @@ def train_together(federations: Sequence[Federation]) -> Iterator[tuple[RoundRec
     >>> [[record.round for record in records] for records in train_together([first, other])]
     [[1, 1], [2, 2], [3, 3]]
     """
+    if not federations:
+        return
     if any(each.clients is not federations[0].clients for each in federations):
         raise ParameterError("federations must be given the same clients to train together")
     while all(each.round < each.settings.rounds for each in federations):

@@ -43,9 +43,17 @@ def distances_to_rest(
         alone = zeta >= _ALONE
         products = torch.where(alone, dots, dots - zeta * squares)
         rests = torch.where(alone, total, total - 2 * zeta * dots + zeta**2 * squares)
+        # Where hardly anything is left the difference would be rounding alone: add the others up.
+        for one in torch.nonzero(~alone & (rests < 0.01 * zeta**2 * squares)).flatten().tolist():
+            others = zeta.clone()
+            others[one] = 0.0
+            rest = others @ gradients
+            products[one], rests[one] = gradients[one] @ rest, rest @ rest
     found = torch.stack([products, squares, rests]).to(torch.float64).cpu().numpy()
     lengths = np.sqrt(np.maximum(found[1] * found[2], 0.0))
     cosine = np.where(lengths > 0, found[0] / np.where(lengths > 0, lengths, 1.0), 0.0)
+    if form != "literal":
+        cosine[weights >= _ALONE] = 1.0  # the rest is the whole; rounding must not make it a share
     return np.asarray(1.0 - np.clip(cosine, -1.0, 1.0))
 
 
@@ -75,7 +83,8 @@ def models_without(
     form : {"global_minus", "buffer", "literal"}
         ``buffer`` is the server's to compute, from the models of all others.
     """
-    part = np.where(heard & (weights < _ALONE), weights, 0.0)[who]
+    taken = (heard & (weights < _ALONE))[who]
+    part = np.where(taken, weights[who], 0.0)
     zeta = torch.as_tensor(part, dtype=model.dtype, device=model.device)[:, None]
     own = models[torch.as_tensor(who, device=models.device)]
     if form == "global_minus":
@@ -88,5 +97,5 @@ def models_without(
     else:
         whole = torch.ones_like(own)
     rest = torch.addcmul(whole, zeta, own, value=-1.0).div_(1.0 - zeta)
-    untouched = torch.as_tensor(part == 0.0, device=model.device)[:, None]
+    untouched = torch.as_tensor(~taken, device=model.device)[:, None]
     return torch.where(untouched, model, rest)

@@ -7,6 +7,7 @@ at once; all paths compute the same thing and differ in speed alone.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
@@ -103,12 +104,12 @@ class Layout:
             size = math.prod(shape)
             part = rows[..., at : at + size]
             at += size
-            if len(shape) == 4:
+            if len(shape) == 4 and shape[2:] != (1, 1):  # there the two orders are the same
                 outputs, inputs, height, width = shape
                 part = part.view(*rows.shape[:-1], outputs, height, width, inputs)
                 found[name] = part.movedim(-1, -3)
             else:
-                found[name] = part.view(*rows.shape[:-1], *shape)
+                found[name] = part.view((*rows.shape[:-1], *shape))  # a scalar has no sizes
         return found
 
     def read(self, module: nn.Module) -> torch.Tensor:
@@ -182,7 +183,7 @@ class LocalTraining(Protocol):
         ...
 
 
-def check_trainable(module: nn.Module) -> None:
+def check_trainable(module: nn.Module, shape: tuple[int, ...]) -> None:
     """Refuse modules whose training is more than their parameters and their samples."""
     buffers = [name for name, _ in module.named_buffers()]
     if buffers:
@@ -191,6 +192,12 @@ def check_trainable(module: nn.Module) -> None:
             f"{buffers[0]!r}: how a stale update of it joins a newer model is undefined; use "
             "GroupNorm in place of BatchNorm"
         )
+    frozen = [name for name, weights in module.named_parameters() if not weights.requires_grad]
+    if frozen:
+        raise ParameterError(
+            f"model must train all its parameters, {frozen[0]!r} is frozen: put what stays as it "
+            "is into the data"
+        )
     random: tuple[Any, ...] = (nn.modules.dropout._DropoutNd, nn.RReLU)
     for name, part in module.named_modules():
         if isinstance(part, random) and getattr(part, "p", 1.0) > 0:
@@ -198,3 +205,13 @@ def check_trainable(module: nn.Module) -> None:
                 f"model must not draw random numbers, layer {name!r} is a {type(part).__name__}: "
                 "clients train at the same time, and runs could not be repeated"
             )
+    weights = next(module.parameters())
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        before = torch.get_rng_state()
+        copy.deepcopy(module).train()(torch.zeros(2, *shape).to(weights))
+        drawn = not torch.equal(before, torch.get_rng_state())
+    if drawn:  # by no layer of its own, such as functional.dropout
+        raise ParameterError(
+            f"model must not draw random numbers, {type(module).__name__} does in training: "
+            "clients train at the same time, and runs could not be repeated"
+        )

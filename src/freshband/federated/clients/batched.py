@@ -117,7 +117,9 @@ class StackedClients:
             loss = nn.functional.cross_entropy(
                 scores.flatten(0, 1), labels.flatten(), reduction="sum"
             )
-            gradients = torch.autograd.grad(loss / samples.shape[1], parameters)
+            gradients = torch.autograd.grad(
+                loss / samples.shape[1], parameters, materialize_grads=True
+            )
             with torch.no_grad():
                 torch._foreach_add_(parameters, gradients, alpha=-lr)
         starts.sub_(rows).div_(lr)

@@ -84,7 +84,7 @@ class _Worker:
         for samples in batches:
             labels = self.dataset.train_labels[samples]
             loss = nn.functional.cross_entropy(self.module(self._images(samples)), labels)
-            gradients = torch.autograd.grad(loss, self.parameters)
+            gradients = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
             with torch.no_grad():
                 torch._foreach_add_(self.parameters, gradients, alpha=-lr)
         torch.sub(job.start, self.row, out=job.out)

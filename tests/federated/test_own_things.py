@@ -1,0 +1,155 @@
+"""A user's own module, tensors, partition and channels, and what is refused of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from freshband.channels import Stationary, Table
+from freshband.errors import ParameterError
+from freshband.federated import Dataset, Federation, Partition, Training
+from tests.federated.playing import every_path, named, play, tiny
+from tests.reference.federated import weights_of
+
+
+class Scorer(nn.Module):
+    """Not a sequence of layers, and with a parameter that nobody uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(6, 2)
+        self.scale = nn.Parameter(torch.ones(2))
+        self.idle = nn.Parameter(torch.ones(3))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.dense(images.flatten(1)) * self.scale
+
+
+@pytest.mark.parametrize("path", ["auto", "threads", "stacked"])
+def test_a_users_module_tensors_partition_and_channels(path: Any) -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 90)
+    images = rng.normal(size=(90, 2, 1, 3)) + 2 * labels[:, None, None, None]
+    data = Dataset.of(images[:60], labels[:60], images[60:], labels[60:])
+    module = Scorer()
+    before = weights_of(module)
+    held = Partition(
+        train=[range(i, 60, 3)[:15] for i in range(3)],
+        val=[range(i, 60, 3)[15:] for i in range(3)],
+    )
+    settings = Training(
+        clients=3, rounds=15, matching="priority", weights="contribution", path=path, batch_size=5
+    )
+    states = np.ones((15, 3))
+    states[3:6] = 0
+    records, _ = play(
+        settings, dataset=data, model=module, partition=held, channels=Table(states=states)
+    )
+    assert records[-1].accuracy > 0.9
+    assert [record.delivered.sum() for record in records] == [3] * 3 + [0] * 3 + [3] * 9
+    for name, values in weights_of(module).items():
+        assert torch.equal(values, before[name])  # the user's module is as it was
+
+
+def test_the_module_holds_the_servers_weights() -> None:
+    with Federation(tiny(precision="float32")) as run:
+        list(run)
+        module = run.module()
+        for name, values in named(run, run.state.model).items():
+            assert torch.equal(module.get_parameter(name), values)
+        with torch.no_grad():
+            scores = module(run.dataset.normalise(run.dataset.test_images))
+        right = (scores.argmax(1) == run.dataset.test_labels).double().mean()
+        run.state.model.zero_()
+        assert float(right) == pytest.approx(play(tiny(precision="float32"))[0][-1].accuracy)
+    assert all(values.any() for values in module.parameters())  # a copy
+
+
+class Forgetful(nn.Module):
+    """Draws random numbers where no layer shows it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(16, 3)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return nn.functional.dropout(self.dense(images.flatten(1)), 0.5, self.training)
+
+
+def frozen() -> nn.Module:
+    module = nn.Sequential(nn.Flatten(), nn.Linear(16, 4), nn.Linear(4, 3))
+    module[1].requires_grad_(False)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16), nn.Linear(16, 3)), "buffer '1.running_"),
+        (nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(16, 3)), "layer '1' is a Dropout"),
+        (nn.Sequential(nn.RReLU(), nn.Flatten(), nn.Linear(16, 3)), "layer '0' is a RReLU"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(16, 4)), r"to \(2, 3\), got \(2, 4\)"),
+        (nn.Sequential(), "model must have parameters"),
+        (frozen(), "frozen"),
+        (Forgetful(), "must not draw random numbers"),
+    ],
+)
+@every_path
+def test_modules_that_cannot_be_trained_so_are_refused(
+    module: nn.Module, message: str, path: Any
+) -> None:
+    with pytest.raises(ParameterError, match=message):
+        Federation(tiny(model=None, model_options={}, path=path), model=module)
+
+
+def test_dropout_of_nothing_is_fine() -> None:
+    module = nn.Sequential(nn.Flatten(), nn.Dropout(0.0), nn.Linear(16, 3))
+    play(tiny(model=None, model_options={}, rounds=1), model=module)
+
+
+@pytest.mark.parametrize(
+    ("objects", "message"),
+    [
+        ({"channels": Stationary(means=[0.5] * 3)}, "n_channels must be >= n_clients = 4, got 3"),
+        ({"partition": Partition(train=[[0], [1]], val=[[], []])}, "must have 4 clients, got 2"),
+        (
+            {"partition": Partition(train=[[0], [1], [2], [999]], val=[[], [], [], []])},
+            "below 150, got sample 999",
+        ),
+    ],
+)
+def test_objects_that_do_not_fit_are_refused(objects: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        Federation(tiny(), **objects)
+
+
+def test_contributions_need_validation_samples_of_everybody() -> None:
+    bare = Partition(train=[[0], [1], [2], [3]], val=[[4], [5], [], [6]])
+    play(tiny(rounds=1), partition=bare)
+    with pytest.raises(ParameterError, match="client 2 has none"):
+        Federation(tiny(matching="priority"), partition=bare)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "gpu"}, "device must be 'auto', 'cpu' or a GPU like 'cuda', got 'gpu'"),
+        ({"device": "cpu", "precision": "bf16"}, "on a CPU, got 'bf16'"),
+        ({"device": "cpu", "precision": "tf32"}, "on a CPU, got 'tf32'"),
+    ],
+)
+def test_devices_that_cannot_do_it_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        Federation(tiny(**options))
+
+
+def test_more_rounds_than_there_are() -> None:
+    with Federation(tiny(rounds=2)) as run:
+        assert [record.round for record in run] == [1, 2]
+        assert list(run) == []
+        with pytest.raises(ParameterError, match="all rounds are played"):
+            run.step()
