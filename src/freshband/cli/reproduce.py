@@ -120,6 +120,8 @@ def _print_verdicts(found: dict[str, Any], out: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from freshband.reporting.reproduction import written_number
+
     console = Console() if sys.stdout.isatty() else Console(width=160)
     colours = {"reproduced": "green", "exceeded": "bold green", "not reproduced": "red"}
     for name, claims in found.items():
@@ -128,17 +130,12 @@ def _print_verdicts(found: dict[str, Any], out: Path) -> None:
             table.add_column(heading, overflow="fold")
         for claim in claims:
             error = claim["error"]
-            ours = _number(claim["ours"]) + ("" if error != error else f" ± {_number(error)}")
+            ours = written_number(claim["ours"]) + (
+                "" if error != error else f" ± {written_number(error)}"
+            )
             verdict = f"[{colours[claim['verdict']]}]{claim['verdict']}[/]"
             table.add_row(
                 claim["what"], claim["paper"], f"{ours} {claim['unit']}", verdict, claim["why"]
             )
         console.print(table)
     console.print(f"results, pictures and verdicts are in {out}", highlight=False)
-
-
-def _number(value: float) -> str:
-    """Return a number with three digits that matter, and no exponent."""
-    size = abs(value)
-    digits = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
-    return f"{value:,.{digits}f}"
