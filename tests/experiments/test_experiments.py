@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from freshband.errors import FileError, UnknownNameError
-from freshband.experiments import fig2a, fig2b, fig2c, fig3
+from freshband.experiments import fig2a, fig2b, fig2c, fig3, fig4
 from freshband.experiments.base import (
     EXPERIMENTS,
     Machine,
@@ -32,6 +32,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setattr(fig2a, "_RUNS", {Scale.quick: 3})
     monkeypatch.setattr(fig2b, "_RUNS", {Scale.quick: 3})
     monkeypatch.setattr(fig2b, "_COUNTS", {Scale.quick: (0, 12)})
+    monkeypatch.setattr(fig4, "_RUNS", {Scale.quick: 4})
     monkeypatch.setattr(fig2c, "_RUNS", {Scale.quick: 2})
     monkeypatch.setattr(fig2c, "_CHANNELS", {Scale.quick: (3, 8)})
 
@@ -82,9 +83,10 @@ def check_verdicts_and_picture(name: str, folder: Path) -> None:
     for claim in claims:
         assert claim["verdict"] in ("reproduced", "exceeded", "not reproduced")
         assert np.isfinite(claim["ours"])
-    shown, figure = draw_experiment(name, load_pieces(name, Scale.quick, folder), Scale.quick)
-    assert "fig" not in shown  # named by its content: the paper's captions are swapped
-    assert figure.axes[0].lines
+    drawn = draw_experiment(name, load_pieces(name, Scale.quick, folder), Scale.quick)
+    for shown, figure in drawn.items():
+        assert "fig" not in shown  # named by its content: the paper's captions are swapped
+        assert figure.axes[0].lines or figure.axes[0].patches
 
 
 @pytest.mark.parametrize("name", ["fig2a", "fig2b", "fig2c"])
@@ -96,7 +98,7 @@ def test_simulated_figures_give_verdicts_and_a_picture(
 
 def test_trained_figures_share_their_runs(small: Any, tmp_path: Path) -> None:
     check_verdicts_and_picture("fig3", tmp_path)
-    assert all(known for _, known in play("fig4", tmp_path))
+    assert all(known for key, known in play("fig4", tmp_path) if key.startswith("training"))
     check_verdicts_and_picture("fig4", tmp_path)
     result = load_pieces("fig3", Scale.quick, tmp_path)["training-quick-digits-piecewise-0"]
     settings = json.loads(result.attrs["config"])["settings"]

@@ -10,8 +10,10 @@ from typing import Annotated, cast
 import typer
 
 from freshband import __version__
+from freshband.cli import bounds as bounds_command
 from freshband.cli import compare as compare_command
 from freshband.cli import list as list_command
+from freshband.cli import report as report_command
 from freshband.cli import reproduce as reproduce_command
 from freshband.cli import show as show_command
 from freshband.cli import simulate as simulate_command
@@ -47,6 +49,8 @@ app.command("simulate")(simulate_command.simulate)
 app.command("train")(train_command.train)
 app.command("compare")(compare_command.compare)
 app.command("reproduce")(reproduce_command.reproduce)
+app.command("report")(report_command.report)
+app.command("bounds")(bounds_command.bounds)
 app.command("show")(show_command.show)
 app.command("list")(list_command.list_things)
 

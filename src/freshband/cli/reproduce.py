@@ -107,8 +107,8 @@ def reproduce(
             if left == 0:
                 typer.echo("stopped as asked; call again to go on", err=True)
                 return
-        shown, drawn = draw_experiment(name, load_pieces(name, size, out), size)
-        save_figure(drawn, out / f"{shown}-{size.value}.png")
+        for shown, drawn in draw_experiment(name, load_pieces(name, size, out), size).items():
+            save_figure(drawn, out / f"{shown}-{size.value}.png")
         found[name] = json.loads((out / f"{name}-{size.value}.json").read_text(encoding="utf-8"))
     if output is Format.json:
         sys.stdout.write(json.dumps(found, indent=2) + "\n")

@@ -94,7 +94,7 @@ class Federation:
             chosen.dataset, seed=chosen.seed, run=chosen.run, **chosen.dataset_options
         )
         self.partition = partition or split_samples(
-            whole.train_labels, chosen.clients, scheme=chosen.partition,
+            whole.train_labels.cpu(), chosen.clients, scheme=chosen.partition,
             val_fraction=chosen.val_fraction, seed=chosen.seed, run=chosen.run,
             **chosen.partition_options,
         )  # fmt: skip

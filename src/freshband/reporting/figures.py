@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
-from freshband.experiments import fig2b, fig3
+from freshband.experiments import fig2b, fig3, fig4
 from freshband.experiments.base import Scale
 from freshband.reporting.curves import COLOURS, draw_curves
 
@@ -25,8 +25,8 @@ __all__ = ["FIGURES", "draw_experiment"]
 Results = Mapping[str, xr.Dataset]
 
 
-def draw_experiment(name: str, results: Results, scale: Scale) -> tuple[str, Figure]:
-    """Return the figure of an experiment, and what to call its file, without an ending.
+def draw_experiment(name: str, results: Results, scale: Scale) -> dict[str, Figure]:
+    """Return the figures of an experiment, by what to call their files, without an ending.
 
     Parameters
     ----------
@@ -37,8 +37,7 @@ def draw_experiment(name: str, results: Results, scale: Scale) -> tuple[str, Fig
     scale : Scale
         The scale they were made in.
     """
-    shown, draw = FIGURES[name]
-    return shown, draw(results, scale)
+    return {shown: draw(results, scale) for shown, draw in FIGURES[name].items()}
 
 
 def _by_policy(results: Results, scale: Scale) -> Figure:
@@ -87,10 +86,33 @@ def _accuracy(results: Results, scale: Scale) -> Figure:
 
 def _variance(results: Results, scale: Scale) -> Figure:
     figure, panels = _panels(scale)
+    results = {key: result for key, result in results.items() if key.startswith("training-")}
     for (dataset, air), axes in panels.items():
         _roles(axes, results, dataset, air, "cumulative_variance")
         axes.set_ylabel("cumulative AoI variance")
         axes.set_ylim(bottom=0)
+    return figure
+
+
+def _by_air(results: Results, scale: Scale) -> Figure:
+    figure = Figure(figsize=(8.0, 4.3), layout="constrained")
+    axes = figure.subplots()
+    airs = fig4.moving(results)
+    places = np.arange(len(airs))
+    width = 0.8 / len(fig4.LEARNERS)
+    for j, policy in enumerate(fig4.LEARNERS):
+        values = np.array([r.cumulative_variance.sel(policy=policy).values for r in airs.values()])
+        error = values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
+        axes.bar(
+            places + (j - (len(fig4.LEARNERS) - 1) / 2) * width, values.mean(axis=1), width,
+            yerr=error, error_kw={"elinewidth": 0.7}, color=COLOURS[j], label=policy,
+        )  # fmt: skip
+    axes.set_xticks(places, [air.replace(" ", "\n") for air in airs], fontsize=8)
+    axes.set_ylabel("cumulative AoI variance after 250 rounds")
+    runs = next(iter(airs.values())).sizes["run"]
+    axes.set_title(f"M = 4, N = 6; {runs} runs, ± one standard error", fontsize=9, loc="left")
+    _plain(axes)
+    axes.legend(frameon=False, fontsize=8, ncols=2)
     return figure
 
 
@@ -153,10 +175,10 @@ def _plain(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-FIGURES: Mapping[str, tuple[str, Callable[[Results, Scale], Figure]]] = {
-    "fig2a": ("regret-by-policy", _by_policy),
-    "fig2b": ("regret-by-breakpoints", _by_breakpoints),
-    "fig2c": ("regret-by-channel-sets", _by_channel_sets),
-    "fig3": ("accuracy", _accuracy),
-    "fig4": ("age-variance", _variance),
+FIGURES: Mapping[str, Mapping[str, Callable[[Results, Scale], Figure]]] = {
+    "fig2a": {"regret-by-policy": _by_policy},
+    "fig2b": {"regret-by-breakpoints": _by_breakpoints},
+    "fig2c": {"regret-by-channel-sets": _by_channel_sets},
+    "fig3": {"accuracy": _accuracy},
+    "fig4": {"age-variance": _variance, "age-variance-by-air": _by_air},
 }

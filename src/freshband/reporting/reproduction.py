@@ -85,7 +85,10 @@ def _section(name: str, scale: Scale, folder: Path) -> str:
         f"freshband reproduce {name} --scale {scale.value} --out reproduction",
         "```",
         "",
-        f"![{find_experiment(name).TITLE}]({folder.name}/{FIGURES[name][0]}-{scale.value}.png)",
+        *(
+            f"![{find_experiment(name).TITLE}]({folder.name}/{shown}-{scale.value}.png)"
+            for shown in FIGURES[name]
+        ),
         "",
         "| statement | paper | ours | verdict |",
         "| --- | --- | --- | --- |",

@@ -202,9 +202,9 @@ class GlrCucb(Parameters):
     Notes
     -----
     The preset ``paper`` is the printed algorithm: ``alpha="paper"``, ``explore_fill="random"``,
-    ``channel_key="index"``, rotation. The preset ``fresh`` is the strongest known: a narrower bonus,
-    a detector that takes more false alarms for earlier ones, and after an alarm what the changed
-    channel showed since is kept.
+    ``channel_key="index"``, rotation. The preset ``fresh`` is the strongest known: a narrower
+    bonus, a detector that takes more false alarms for earlier ones, and after an alarm what the
+    changed channel showed since is kept.
 
     **Deviations** (erratum E15). (1) `α >= 0` is read as α > 0; 0 switches forced exploration off.
     (2) `(t-τ) mod ⌊N/α⌋ in [N]` is read 1-based, so the last channel is reached too, also when

@@ -61,15 +61,22 @@ def choose_clients(module: nn.Module, dataset: Dataset, settings: Training) -> L
     from freshband.federated.clients.batched import StackedClients, is_dense
     from freshband.federated.clients.threads import ThreadedClients
 
-    on_cpu = dataset.train_images.device.type == "cpu"
-    if settings.precision in ("tf32", "bf16") and on_cpu:
+    device = dataset.train_images.device
+    precision = settings.precision
+    if device.type != "cuda" and (precision in ("tf32", "bf16") or settings.path == "graphs"):
         raise ParameterError(
-            f"precision must be 'float32' or 'float64' on a CPU, got {settings.precision!r}; "
-            "bf16 products crash Python on some"
+            "path 'graphs' and the precisions 'tf32' and 'bf16' are for GPUs, the device is "
+            f"{str(device)!r}; bf16 products crash Python on some CPUs"
         )
+    if device.type == "cuda" and settings.path in ("auto", "graphs") and precision != "float64":
+        from freshband.federated.clients.graphs import GraphedClients
+
+        return GraphedClients(module, dataset, "tf32" if precision == "auto" else precision)
     module = copy.deepcopy(module).to(
-        torch.float64 if settings.precision == "float64" else torch.float32
+        device=device, dtype=torch.float64 if precision == "float64" else torch.float32
     )
+    if device.type == "cuda":  # threads would wait for each other there
+        settings = settings.model_copy(update={"workers": 1})
     workers = settings.workers or os.cpu_count() or 1
     small = sum(parameter.numel() for parameter in module.parameters()) <= _TINY
     if settings.path == "stacked":

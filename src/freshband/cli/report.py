@@ -1,0 +1,46 @@
+"""``freshband report``: one page that shows what result files hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["report"]
+
+
+def report(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR|FILE.nc",
+            help="Folder with results of 'simulate', 'train' or 'compare', or one of them.",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html", show_default="DIR/report.html", help="The page to write."
+        ),
+    ] = None,
+) -> None:
+    """Write one HTML page with interactive charts of results.
+
+    The page needs no network and no other file: open it, send it, keep it
+    beside the results.
+
+    [bold]Examples[/bold]
+
+      freshband train --out run && freshband report run
+
+      freshband report results --out results.html
+    """
+    from freshband.reporting.report import write_report
+
+    written = write_report(source, out)
+    for note in written.left_out:
+        typer.echo(f"note: left out: {note}", err=True)
+    count = len(written.shown)
+    size = written.path.stat().st_size / 1e6
+    typer.echo(f"wrote {written.path}: {count} result{'s' if count > 1 else ''}, {size:.1f} MB")

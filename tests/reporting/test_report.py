@@ -1,0 +1,366 @@
+"""Reports: what the page shows is what the files hold, and nothing in them turns into markup."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from freshband.channels.base import open_air
+from freshband.errors import FileError, FreshbandError, ParameterError
+from freshband.reporting.page.air import Air, Play, channel_map
+from freshband.reporting.page.charts import BINS, POINTS, Series, curves, cut_rounds, pool
+from freshband.reporting.report import write_report
+from freshband.sealed import save_sealed
+from tests.reporting.results import (
+    NASTY,
+    POLICIES,
+    SETTINGS,
+    fill,
+    make_comparison,
+    make_long_training,
+    make_simulation,
+    make_training,
+)
+
+VOID = {"meta", "link", "br", "img", "input"}
+
+
+class Document(HTMLParser):
+    """A page, parsed: every element is closed, in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.scripts: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        (self.scripts if self.open and self.open[-1] == "script" else self.words).append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The charts' data, by the figure they belong to."""
+        found: dict[str, Any] = json.loads(self.scripts[0])
+        return found
+
+    def all(self, tag: str, **attributes: str) -> list[dict[str, str | None]]:
+        wanted = attributes.items()
+        return [own for name, own in self.elements if name == tag and wanted <= own.items()]
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> Document:
+    """The page of a folder with one result of each kind."""
+    folder = fill(tmp_path_factory.mktemp("results"))
+    return report(folder)
+
+
+def report(source: Path) -> Document:
+    return Document(write_report(source).path.read_text(encoding="utf-8"))
+
+
+def report_of(result: xr.Dataset, folder: Path) -> Document:
+    save_sealed(result, folder / "one.nc")
+    return report(folder)
+
+
+# ------------------------------------------------------------------------------------------ pages
+
+
+def test_page_needs_no_other_file(document: Document) -> None:
+    linked = [own[name] for _, own in document.elements for name in ("src", "href") if name in own]
+    assert linked
+    assert all(link is not None and link.startswith("#") for link in linked)
+    policy = document.all("meta", **{"http-equiv": "Content-Security-Policy"})[0]["content"] or ""
+    assert "default-src 'none'" in policy
+    assert "unsafe-inline" not in policy.split("script-src")[1].split(";")[0]
+    assert len(re.findall(r"'sha256-[^']+'", policy)) == 2
+
+
+def test_page_has_landmarks_and_headings_in_order(document: Document) -> None:
+    assert document.all("html", lang="en")
+    assert [len(document.all(name)) for name in ("main", "nav", "h1", "title")] == [1, 1, 1, 1]
+    levels = [int(name[1]) for name, _ in document.elements if re.fullmatch("h[1-6]", name)]
+    assert max(np.diff(levels)) <= 1
+    names = [own["id"] for _, own in document.elements if "id" in own]
+    assert len(names) == len(set(names))
+    skip = document.all("a", **{"class": "skip"})[0]["href"] or ""
+    assert skip.removeprefix("#") in names
+    assert {(own["href"] or "")[1:] for own in document.all("a")} <= set(names)
+
+
+def test_every_chart_is_explained_and_told_as_a_table(document: Document) -> None:
+    figures = [own for name, own in document.elements if name == "figure"]
+    assert {own["id"] for own in figures} == set(document.figures)
+    plots = document.all("div", **{"class": "plot"})
+    assert len(plots) == len(figures)
+    assert all(len(own["aria-label"] or "") > 60 for own in plots)
+    assert document.text.count("as a table") == len(figures)
+
+
+def test_page_shows_what_was_asked_for(document: Document) -> None:
+    shown = {name.split("-")[1] for name in document.figures}
+    wanted = {"regret", "channels", "ages", "participation", "variance", "accuracy", "contribution"}
+    assert wanted <= shown
+    for words in (
+        "A client's age of information is",
+        "A policy's regret is",
+        "The same again: freshband train --like",
+        "numpy",
+        "partition_options",
+    ):
+        assert words in document.text
+
+
+def test_figures_are_what_plotly_understands(document: Document) -> None:
+    graph_objects = pytest.importorskip("plotly.graph_objects")
+    for figure in document.figures.values():
+        plain = re.sub(r'"@[^"]*"', '"#123456"', json.dumps(figure))
+        known = json.loads(plain)
+        graph_objects.Figure(data=known["traces"], layout=known["layout"])
+
+
+def test_colours_are_those_of_the_style_sheet(document: Document) -> None:
+    style = "".join(document.words)
+    for name in set(re.findall(r'"@([a-z0-9-]+)', json.dumps(document.figures))):
+        assert f"--{name}:" in style
+
+
+# ------------------------------------------------------------------------------------------ values
+
+
+def test_curves_are_means_with_bands_of_one_standard_error() -> None:
+    values = np.array([[1.0, 2.0, 4.0], [3.0, 2.0, 8.0]])
+    chart = curves("k", "t", "s", {"mine": Series(np.array([1, 2, 3]), values)}, y_title="y")
+    band, line = chart.traces
+    assert line["y"] == [2, 2, 6]
+    assert band["y"] == [3, 2, 8, 4, 2, 1]  # there along the upper edge, back along the lower
+    assert band["x"] == [1, 2, 3, 3, 2, 1]
+    assert "6.0 ± 2.0" in chart.table
+
+
+def test_rounds_without_a_look_are_left_out() -> None:
+    values = np.array([[0.5, np.nan, 0.7]])
+    chart = curves("k", "t", "s", {"mine": Series(np.array([1, 2, 3]), values)}, y_title="y")
+    assert chart.traces[0]["x"] == [1, 3]
+
+
+def test_long_curves_are_thinned_but_keep_their_ends() -> None:
+    x = np.arange(100_000)
+    chart = curves("k", "t", "s", {"mine": Series(x, x[None] * 1.0)}, y_title="y")
+    assert len(chart.traces[0]["x"]) == POINTS
+    assert (chart.traces[0]["x"][0], chart.traces[0]["x"][-1]) == (0, 99_999)
+
+
+def test_the_beginning_does_not_squeeze_the_rest() -> None:
+    x = np.arange(1, 101)
+    values = np.where(x < 10, 0.0, 0.9 + x / 1000)[None]
+    chart = curves("k", "t", "s", {"mine": Series(x, values)}, y_title="y", late=True)
+    low, high = chart.layout["yaxis"]["range"]
+    assert 0.9 < low < 0.91
+    assert 1.0 < high < 1.01
+
+
+def test_columns_average_over_what_is_known() -> None:
+    cuts = cut_rounds(10_000)
+    assert len(cuts) == BINS + 1
+    assert (cuts[0], cuts[-1]) == (0, 10_000)
+    values = np.array([[1.0, np.nan], [3.0, np.nan], [5.0, 7.0]])
+    np.testing.assert_array_equal(pool(values, np.array([0, 2, 3])), [[2.0, np.nan], [5.0, 7.0]])
+
+
+def test_accuracy_of_a_comparison(tmp_path: Path) -> None:
+    figure = report_of(make_comparison(), tmp_path).figures["r0-accuracy"]
+    lines = [trace for trace in figure["traces"] if "name" in trace]
+    assert [line["name"] for line in lines] == POLICIES
+    assert lines[1]["x"] == [1, 2, 4]
+    np.testing.assert_allclose(lines[1]["y"], np.array([0.4, 0.7, 0.6]) + 0.02)
+
+
+def test_channel_map_shows_the_air_of_the_run(tmp_path: Path) -> None:
+    traces = report_of(make_training(), tmp_path).figures["r0-channels"]["traces"]
+    rates, states, beliefs, chosen, *marks = traces
+    stream = open_air(SETTINGS.build_channels(), 4, SETTINGS.seed, SETTINGS.run)
+    block = stream.block(4)
+    np.testing.assert_allclose(rates["z"], block.means.T, rtol=1e-4)
+    np.testing.assert_array_equal(states["z"], block.states.T)
+    assert [row[0] for row in beliefs["z"]] == [0.1, 0.3, 0.5, 0.7, 0.9]
+    assert [row[0] for row in chosen["z"]] == [1, 0, 1, 0, 1]
+    true = next(mark for mark in marks if mark["meta"]["group"] == "true")
+    noticed = next(mark for mark in marks if mark["meta"]["group"] == "noticed")
+    assert sorted(set(true["customdata"])) == stream.breakpoints.tolist()
+    assert len(true["x"]) == stream.changed.sum()
+    assert (noticed["x"], noticed["y"]) == ([2], [3])
+
+
+def test_changes_noticed_are_told_against_true_ones() -> None:
+    changed = np.array([[True, False], [False, True]])
+    air = Air(np.arange(11), np.full((10, 2), 0.5), np.ones((10, 2)), np.array([3, 7]), changed)
+    alarms = np.full(10, -1)
+    alarms[4] = 0  # at the end of round 5
+    play = Play(np.zeros((10, 1), int), alarms, np.full((10, 2), np.nan))
+    text = " ".join(Document(channel_map(air, {"mine": play}, run=0).table).words)
+    assert "3 0 round 5 (+2) 7 1 not" in text
+
+
+@pytest.mark.parametrize(("breakpoints", "mode"), [(100, "markers"), (250, "lines"), (400, None)])
+def test_many_changes_are_marked_by_less(breakpoints: int, mode: str | None) -> None:
+    changed = np.ones((breakpoints, 6), bool)
+    begins = np.arange(2, breakpoints + 2)
+    air = Air(np.arange(501), np.full((500, 6), 0.5), np.ones((500, 6)), begins, changed)
+    true = [one for one in channel_map(air, {}, run=0).traces if one["meta"].get("group") == "true"]
+    assert [one["mode"] for one in true] == ([] if mode is None else [mode])
+
+
+def test_maps_begin_with_the_freshest_policy(tmp_path: Path) -> None:
+    comparison = make_comparison()
+    older = xr.where(comparison.policy == "cucb", 0, 1)
+    document = report_of(comparison.assign(ages=comparison.ages + older), tmp_path)
+    chosen = [own["value"] for own in document.all("option") if "selected" in own]
+    assert chosen == ["1", "1", "1"]
+
+
+# ----------------------------------------------------------------------------------- hostile input
+
+
+@pytest.mark.parametrize("make", [make_simulation, make_comparison])
+def test_names_cannot_turn_into_markup(make: Any, tmp_path: Path) -> None:
+    document = report_of(make(NASTY), tmp_path)
+    assert len(document.all("script")) == 3
+    assert not document.all("img")
+    for name in NASTY:
+        assert name in document.text
+    lines = [one["name"] for one in document.figures["r0-regret"]["traces"] if "name" in one]
+    assert lines[0] == '&lt;script&gt;alert("ran")&lt;/script&gt;'
+
+
+def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
+    folder = tmp_path / "<b>&amp;"
+    folder.mkdir()
+    assert "<b>&amp;" in report_of(make_simulation(), folder).text
+
+
+# ----------------------------------------------------------------------------------- other results
+
+
+def test_big_results_make_small_pages(tmp_path: Path) -> None:
+    document = report_of(make_long_training(rounds=2_000, clients=60), tmp_path)
+    assert len(document.scripts[0]) < 3_000_000
+
+
+def test_air_that_nobody_knows_here_is_told(tmp_path: Path) -> None:
+    simulation = make_simulation()
+    config = {**json.loads(simulation.attrs["config"]), "channels": "my-own-air"}
+    document = report_of(simulation.assign_attrs(config=json.dumps(config)), tmp_path)
+    assert "r0-channels" not in document.figures
+    assert "cannot be drawn again here: unknown channel model 'my-own-air'" in document.text
+
+
+def test_policies_nobody_knows_here_are_shown(tmp_path: Path) -> None:
+    training = make_training()
+    config = {**json.loads(training.attrs["config"]), "scheduler": "my-own"}
+    document = report_of(training.assign_attrs(config=json.dumps(config)), tmp_path)
+    assert "my-own+age" in document.text
+
+
+def test_runs_without_contributions_say_so(tmp_path: Path) -> None:
+    document = report_of(make_training(contributions=np.full(3, np.nan)), tmp_path)
+    assert "r0-contribution" not in document.figures
+    assert "Nobody asked for contributions" in document.text
+
+
+def test_air_without_means(tmp_path: Path) -> None:
+    states = np.random.default_rng(0).integers(0, 2, (300, 3))
+    trace = tmp_path / "air.npy"
+    np.save(trace, states)
+    import freshband
+
+    result = freshband.simulate(
+        "trace", "random", rounds=300, runs=2, channel_options={"path": str(trace)}, progress=False
+    )
+    document = report_of(result, tmp_path)
+    assert len(document.figures["r0-channels"]["traces"]) == 1
+    assert "the best fixed set" in document.text
+
+
+def test_one_run_has_no_bands(tmp_path: Path) -> None:
+    document = report_of(make_simulation(runs=1), tmp_path)
+    assert all("fill" not in one for one in document.figures["r0-regret"]["traces"])
+
+
+# ------------------------------------------------------------------------------------------- files
+
+
+def test_where_the_page_goes(tmp_path: Path) -> None:
+    save_sealed(make_simulation(), tmp_path / "one.nc")
+    assert write_report(tmp_path).path == tmp_path / "report.html"
+    assert write_report(tmp_path / "one.nc").path == tmp_path / "report.html"
+    other = write_report(tmp_path, tmp_path / "new" / "mine.html")
+    assert other.path.read_bytes() == write_report(tmp_path).path.read_bytes()
+    assert other.shown == [tmp_path / "one.nc"]
+
+
+def test_files_that_are_no_results_are_left_out_and_named(tmp_path: Path) -> None:
+    save_sealed(make_simulation(), tmp_path / "one.nc")
+    (tmp_path / "broken.nc").write_bytes(b"nothing")
+    (tmp_path / ".12.half.nc").write_bytes(b"being written")
+    written = write_report(tmp_path)
+    assert written.left_out == [f"{tmp_path / 'broken.nc'} is damaged or not a result"]
+    assert "Left out: " in Document(written.path.read_text(encoding="utf-8")).text
+
+
+def test_no_result_no_page(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="holds no result"):
+        write_report(tmp_path)
+    with pytest.raises(FileError, match="cannot read"):
+        write_report(tmp_path / "none.nc")
+    save_sealed(xr.Dataset(attrs={"format": "else"}), tmp_path / "else.nc")
+    with pytest.raises(FileError, match="got 'else'"):
+        write_report(tmp_path)
+    save_sealed(make_training().drop_vars("ages"), tmp_path / "else.nc")
+    with pytest.raises(FileError, match="not a complete result"):
+        write_report(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["else.nc"]
+
+
+def test_a_page_is_called_html(tmp_path: Path) -> None:
+    save_sealed(make_simulation(), tmp_path / "one.nc")
+    with pytest.raises(ParameterError, match=r"must end in \.html, got 'mine\.pdf'"):
+        write_report(tmp_path, tmp_path / "mine.pdf")
+
+
+def test_without_plotly_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    with pytest.raises(FreshbandError, match=r"pip install 'freshband\[report\]'"):
+        write_report(tmp_path)
+
+
+def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_sealed(make_training(), tmp_path / "result.nc")
+    monkeypatch.setitem(sys.modules, "freshband.federated.result", None)
+    with pytest.raises(FreshbandError, match=r"needs PyTorch; .*'freshband\[train\]'"):
+        write_report(tmp_path)
