@@ -1,7 +1,8 @@
 """Run the benchmarks: ``python -m benchmarks [PART...] [--write]``.
 
 ``--peers`` names a Python with changepoint-online and focus-cpt, ``--smpybandits`` one with
-SMPyBandits (0.9.7 wants ``numpy<2 'scipy<1.12'``); without them their rows are left out.
+SMPyBandits (0.9.7 wants ``numpy<2 'scipy<1.12'``), ``--flower`` one with ``flwr[simulation]`` and
+``--pfl`` one with ``pfl[pytorch]``, both with our torch; without them their rows are left out.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from benchmarks import coordinator, detector, scaling, simulation
 from benchmarks.measure import interleave
 from benchmarks.page import write_page
 
-PARTS = ("simulation", "smpybandits", "scaling", "coordinator", "detector")
+PARTS = ("simulation", "smpybandits", "scaling", "coordinator", "detector", "training")
 RESULTS = Path(__file__).with_name("results.json")
 
 
@@ -66,6 +67,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=40, help="turns of each timing")
     parser.add_argument("--peers", type=Path, help="Python with changepoint-online, focus-cpt")
     parser.add_argument("--smpybandits", type=Path, help="Python with SMPyBandits")
+    parser.add_argument("--flower", type=Path, help="Python with flwr[simulation] and torch")
+    parser.add_argument("--pfl", type=Path, help="Python with pfl[pytorch]")
     parser.add_argument("--exact", action="store_true", help="also its exact test (15 minutes)")
     parser.add_argument("--write", action="store_true", help="update results.json and the docs")
     args = parser.parse_args()
@@ -92,6 +95,10 @@ def main() -> None:
         results["coordinator"] = coordinator.table(args.repeats)
     if "detector" in parts:
         results["detector"] = detector.table(args.repeats, args.peers)
+    if "training" in parts:
+        from benchmarks import training  # it needs torch, the others do not
+
+        results["training"] = training.table(args.repeats, args.flower, args.pfl)
     page = write_page(results, Path("docs/benchmarks.md") if args.write else None)
     if args.write:
         RESULTS.write_text(json.dumps(results, indent=2) + "\n")

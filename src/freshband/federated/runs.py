@@ -1,0 +1,447 @@
+"""A training run in a folder: it can be stopped or killed at any moment, and goes on from there.
+
+The folder holds ``run.json`` (what to run, and how often to save it), ``checkpoints/`` and, when
+all rounds are played, ``result.nc``. A resumed run is bit for bit the one that was never
+interrupted, on a CPU.
+
+>>> import tempfile
+>>> from freshband.federated.settings import Training
+>>> folder = tempfile.mkdtemp() + "/mine"
+>>> run = start_run(Training(model="mlp", clients=2, rounds=3, scheduler="random"), folder)
+>>> for record in run:
+...     if record.round == 2:
+...         run.stop()
+>>> run = resume_run(folder)
+>>> [record.round for record in run], run.finished
+([3], True)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import nn
+
+from freshband.channels.base import ChannelModel
+from freshband.errors import FileError, FreshbandError, SequenceError, reason
+from freshband.federated.checkpoint import (
+    Checkpoint,
+    has_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
+from freshband.federated.data import Dataset
+from freshband.federated.engine import Federation
+from freshband.federated.partition import Partition
+from freshband.federated.records import RoundRecord
+from freshband.federated.result import collect_records, save_training
+from freshband.federated.settings import Training
+from freshband.federated.terms import (
+    Terms,
+    check_objects,
+    fingerprint,
+    read_terms,
+    terms_path,
+    version_notes,
+    versions,
+    write_terms,
+)
+from freshband.parameters import file_path, whole_number
+
+try:
+    import fcntl
+except ImportError:  # a system without it has nothing as simple that a kill undoes
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["Run", "resume_run", "start_run"]
+
+_STATE, _RECORDS = "federation.", "records."  # whose tensors they are
+
+
+class Run:
+    """A federation, the records of its rounds, and the folder both are kept in.
+
+    Made by `start_run` and `resume_run`. Iterate over it to play the rounds that are left: each
+    record comes after everything due was saved. Leave the loop whenever you like; the folder can
+    be resumed from what is there, and so can the loop.
+
+    Attributes
+    ----------
+    out : Path
+        The folder.
+    settings : Training
+        What is run.
+    federation : Federation
+        As far as it got.
+    records : list of RoundRecord
+        All rounds so far, also those played before the run was resumed.
+    notes : list of str
+        What a user should hear: damaged checkpoints, other versions than the run began with.
+    finished : bool
+        All rounds are played, and ``result.nc`` is written.
+    stopped : bool
+        The last loop ended because of `stop`.
+    saved_round : int
+        The newest that is safe on the disk; 0 is the state before the first round, -1 none.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        terms: Terms,
+        federation: Federation,
+        records: Sequence[RoundRecord] = (),
+        notes: Sequence[str] = (),
+        saved_round: int = -1,
+    ) -> None:
+        self.out: Final = out
+        self.settings: Final = terms.settings
+        self.federation: Final = federation
+        self.records: Final = list(records)
+        self.notes: Final = list(notes)
+        self.stopped = False
+        self.saved_round = saved_round
+        self._terms: Final = terms
+        self._stopping = False
+        self._torn = False
+
+    @property
+    def round(self) -> int:
+        """Rounds played."""
+        return len(self.records)
+
+    @property
+    def result_path(self) -> Path:
+        """Where the result is written when all rounds are played."""
+        return self.out / "result.nc"
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rounds are played and the result is written."""
+        return self.round == self.settings.rounds and self.result_path.exists()
+
+    def stop(self) -> None:
+        """End the loop after the present round, with a checkpoint; a signal handler may call it."""
+        self._stopping = True
+
+    def close(self) -> None:
+        """Give back threads and memory; records and files stay."""
+        self.federation.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[RoundRecord]:
+        if self._torn:
+            raise SequenceError(
+                f"round {self.round + 1} broke off in the middle: resume_run({str(self.out)!r}) "
+                f"goes on from round {max(self.saved_round, 0)}"
+            )
+        if self.finished:
+            return
+        self.stopped = False
+        with _claimed(self.out):
+            _sweep(self.out)
+            try:
+                yield from self._play()
+            except GeneratorExit:
+                self._save_if_possible()
+                raise
+            finally:
+                self.stopped, self._stopping = self._stopping, False
+
+    def _play(self) -> Iterator[RoundRecord]:
+        while self.round < self.settings.rounds and not self._stopping:
+            record = self._step()
+            if self.round % self._terms.checkpoint_every == 0:
+                self._save()
+            if self.round == self.settings.rounds:
+                self._save()
+                self._write_result()
+            yield record
+        self._save()
+        if self.round == self.settings.rounds and not self.finished:
+            self._write_result()
+
+    def _step(self) -> RoundRecord:
+        self._torn = True  # until the round and its record are both there
+        record = self.federation.step()
+        self.records.append(record)
+        self._torn = False
+        return record
+
+    def _save(self) -> None:
+        """Write a checkpoint, unless this round has one."""
+        if self.saved_round == self.round:
+            return
+        state, facts = self.federation.checkpoint()
+        tensors = {_STATE + name: tensor for name, tensor in state.items()}
+        tensors |= {_RECORDS + name: tensor for name, tensor in _stack(self.records).items()}
+        try:
+            save_checkpoint(
+                _checkpoints(self.out),
+                self.round,
+                tensors,
+                {"federation": facts, "versions": versions()},
+                self._terms.keep,
+            )
+        except FileError as error:
+            raise FileError(f"{reason(error)}; {self._what_is_safe()}") from None
+        self.saved_round = self.round
+
+    def _save_if_possible(self) -> None:
+        """Save when the caller left the loop; nobody can catch an error then."""
+        if not self._torn:
+            try:
+                self._save()
+            except FreshbandError as error:
+                self.notes.append(str(error))
+
+    def _write_result(self) -> None:
+        try:
+            save_training(self._collected(), self.result_path)
+        except FileError as error:
+            raise FileError(f"{reason(error)}; {self._what_is_safe()}") from None
+
+    def _collected(self) -> xr.Dataset:
+        device = self.federation.dataset.train_images.device
+        return collect_records(self.records, self.settings, device=str(device))
+
+    def _what_is_safe(self) -> str:
+        if self.saved_round < 0:
+            return "no round was saved"
+        return (
+            f"round {self.saved_round} of {self.settings.rounds} is safe: "
+            f"go on from it with {_how_to_resume(self.out)}"
+        )
+
+
+def start_run(
+    settings: Training,
+    out: str | os.PathLike[str],
+    *,
+    checkpoint_every: int = 10,
+    keep: int = 2,
+    dataset: Dataset | None = None,
+    model: nn.Module | None = None,
+    channels: ChannelModel | None = None,
+    partition: Partition | None = None,
+) -> Run:
+    """Begin a run in a folder of its own; iterate over what is returned to play it.
+
+    Parameters
+    ----------
+    settings : Training
+        What to run.
+    out : path
+        Its folder; made if need be.
+    checkpoint_every : int >= 1, default 10
+        Rounds between two checkpoints. The last round always has one.
+    keep : int >= 1, default 2
+        Checkpoints to keep.
+    dataset, model, channels, partition : optional
+        Objects of one's own, as in `Federation`; `resume_run` must be given the same.
+
+    Raises
+    ------
+    FileError
+        If the folder holds a run already, cannot be written, or has no room for a checkpoint.
+    ParameterError
+        If a value is out of range or does not fit the others.
+    """
+    home = file_path("out", out)
+    own = _given(dataset=dataset, model=model, channels=channels, partition=partition)
+    terms = Terms(
+        settings=settings,
+        checkpoint_every=whole_number("checkpoint_every", checkpoint_every, at_least=1),
+        keep=whole_number("keep", keep, at_least=1),
+        objects={name: fingerprint(value) for name, value in own.items()},
+        versions=versions(),
+    )
+    _make_folder(home)  # before anything is loaded
+    _refuse_run(home)
+    run = Run(home, terms, Federation(settings, **own))
+    try:
+        with _claimed(home):
+            _refuse_run(home)
+            write_terms(home, terms)
+            try:
+                run._save()  # of no round yet: there is room for a checkpoint, and it can be read
+            except FileError:
+                terms_path(home).unlink(missing_ok=True)
+                raise
+    except BaseException:
+        run.close()
+        raise
+    return run
+
+
+def resume_run(
+    out: str | os.PathLike[str],
+    *,
+    dataset: Dataset | None = None,
+    model: nn.Module | None = None,
+    channels: ChannelModel | None = None,
+    partition: Partition | None = None,
+) -> Run:
+    """Go on with a run from its newest checkpoint that is whole.
+
+    A run that was killed before its first checkpoint begins anew. A finished one has its records
+    and yields nothing.
+
+    Parameters
+    ----------
+    out : path
+        The run's folder.
+    dataset, model, channels, partition : optional
+        What `start_run` was given.
+
+    Raises
+    ------
+    FileError
+        If the folder holds no run, or none of its checkpoints can be used.
+    ParameterError
+        If other objects are given than `start_run` was.
+    """
+    home = file_path("out", out)
+    terms = read_terms(home)
+    own = _given(dataset=dataset, model=model, channels=channels, partition=partition)
+    check_objects(own, terms)
+    notes = version_notes(terms)
+    if not has_checkpoint(_checkpoints(home)):
+        return Run(home, terms, Federation(terms.settings, **own), notes=notes)
+    found = load_checkpoint(_checkpoints(home))
+    notes += [f"damaged checkpoint, not used: {which}" for which in found.damaged]
+    federation, records = _restore(home, terms, found, own)
+    return Run(home, terms, federation, records, notes, found.round)
+
+
+def _restore(
+    home: Path, terms: Terms, found: Checkpoint, own: Mapping[str, Any]
+) -> tuple[Federation, list[RoundRecord]]:
+    where = f"round {found.round} in {_checkpoints(home)}"
+    facts = found.facts.get("federation", {})
+    if facts.get("settings") != terms.settings.model_dump(mode="json"):
+        raise FileError(f"{where} is a checkpoint of other settings than {terms_path(home)} has")
+    try:
+        records = _unstack(_of(found.tensors, _RECORDS), found.round)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileError(f"cannot read the records of {where}: {reason(error)}") from None
+    return Federation.restore(_of(found.tensors, _STATE), facts, **own), records
+
+
+def _of(tensors: Mapping[str, torch.Tensor], owner: str) -> dict[str, torch.Tensor]:
+    return {
+        name.removeprefix(owner): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(owner)
+    }
+
+
+def _stack(records: Sequence[RoundRecord]) -> dict[str, torch.Tensor]:
+    """Return every field over all rounds, first axis round."""
+    if not records:
+        return {}
+    return {
+        field.name: torch.from_numpy(np.stack([getattr(one, field.name) for one in records]))
+        for field in dataclasses.fields(RoundRecord)
+    }
+
+
+def _unstack(tensors: Mapping[str, torch.Tensor], rounds: int) -> list[RoundRecord]:
+    """Return the records that `_stack` took apart, every bit and type as it was."""
+    if rounds == 0:
+        return []
+    fields = {field.name: tensors[field.name].numpy() for field in dataclasses.fields(RoundRecord)}
+    if any(len(values) != rounds for values in fields.values()):
+        raise ValueError(f"they must be of {rounds} rounds")
+    return [
+        RoundRecord(
+            **{
+                name: values[at].item() if values.ndim == 1 else values[at].copy()
+                for name, values in fields.items()
+            }
+        )
+        for at in range(rounds)
+    ]
+
+
+def _given(**objects: Any) -> dict[str, Any]:
+    return {name: value for name, value in objects.items() if value is not None}
+
+
+# ---------------------------------------------------------------------------------- the folder
+
+
+def _checkpoints(home: Path) -> Path:
+    return home / "checkpoints"
+
+
+def _how_to_resume(home: Path) -> str:
+    return f"freshband train --resume {home}"
+
+
+def _make_folder(home: Path) -> None:
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        trial = home / f".{os.getpid()}.trial"
+        trial.touch()
+        trial.unlink()
+    except OSError as error:
+        raise FileError(f"cannot write into {home}: {reason(error)}") from None
+
+
+def _refuse_run(home: Path) -> None:
+    if terms_path(home).exists():
+        raise FileError(
+            f"{home} already holds a run: go on with it by {_how_to_resume(home)}, or give "
+            "another folder"
+        )
+    if has_checkpoint(_checkpoints(home)):
+        raise FileError(
+            f"{_checkpoints(home)} already holds checkpoints of a run whose run.json is gone: "
+            "give another folder"
+        )
+    if (home / "result.nc").exists():
+        raise FileError(f"{home} already holds a result.nc: give another folder")
+
+
+def _sweep(home: Path) -> None:
+    """Remove what killed processes left half-written."""
+    for pattern in (".*.result.nc", ".run.json.*.tmp", ".*.trial"):
+        for path in home.glob(pattern):
+            with suppress(OSError):
+                path.unlink()
+
+
+@contextmanager
+def _claimed(home: Path) -> Iterator[None]:
+    """Have the folder for oneself; the system gives it back when the process dies, however."""
+    if fcntl is None:
+        yield
+        return
+    try:
+        handle = os.open(home, os.O_RDONLY)
+    except OSError as error:
+        raise FileError(f"cannot open {home}: {reason(error)}") from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FileError(f"{home} is in use: its run goes on elsewhere") from None
+        except OSError:
+            pass  # a file system without locks keeps nobody out
+        yield
+    finally:
+        os.close(handle)

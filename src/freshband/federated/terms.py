@@ -1,0 +1,153 @@
+"""What ``run.json`` says: the terms a run began under, which a resumed one has to meet."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel
+from torch import nn
+
+from freshband.errors import FileError, ParameterError, reason
+from freshband.federated.checkpoint import write_whole
+from freshband.federated.data import Dataset
+from freshband.federated.partition import Partition
+from freshband.federated.result import LIBRARIES
+from freshband.federated.settings import Training
+from freshband.parameters import whole_number
+from freshband.sealed import versions_of
+
+__all__ = [
+    "Terms",
+    "check_objects",
+    "fingerprint",
+    "read_terms",
+    "terms_path",
+    "version_notes",
+    "versions",
+    "write_terms",
+]
+
+_FORMAT: Final = "freshband run 1"
+
+
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """What a run began under.
+
+    Attributes
+    ----------
+    settings : Training
+        What to run.
+    checkpoint_every, keep : int >= 1
+        Rounds between two checkpoints, and how many of these to keep.
+    objects : mapping of str
+        Fingerprints of what the caller gave in place of a name, such as a data set.
+    versions : mapping of str
+        Of Python and the libraries that compute.
+    """
+
+    settings: Training
+    checkpoint_every: int
+    keep: int
+    objects: Mapping[str, str]
+    versions: Mapping[str, str]
+
+
+def terms_path(home: Path) -> Path:
+    """Return where a run's folder keeps them."""
+    return home / "run.json"
+
+
+def write_terms(home: Path, terms: Terms) -> None:
+    """Write them completely or not at all."""
+    body = {
+        "format": _FORMAT,
+        "settings": terms.settings.model_dump(mode="json"),
+        "checkpoint_every": terms.checkpoint_every,
+        "keep": terms.keep,
+        "objects": terms.objects,
+        "versions": terms.versions,
+    }
+    path = terms_path(home)
+    try:
+        write_whole(path, (json.dumps(body, indent=2) + "\n").encode())
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {reason(error)}") from None
+
+
+def read_terms(home: Path) -> Terms:
+    """Return the terms of the run in a folder, or raise `FileError`."""
+    path = terms_path(home)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise FileError(f"{home} holds no run: {path} is missing") from None
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot read {path}: {reason(error)}") from None
+    try:
+        body = json.loads(text)
+        if body["format"] != _FORMAT:
+            raise ValueError(f"it must have the format {_FORMAT!r}, got {body['format']!r}")
+        return Terms(
+            settings=Training(**body["settings"]),
+            checkpoint_every=whole_number("checkpoint_every", body["checkpoint_every"], at_least=1),
+            keep=whole_number("keep", body["keep"], at_least=1),
+            objects=dict(body["objects"]),
+            versions=dict(body["versions"]),
+        )
+    except KeyError as error:
+        raise FileError(f"{path} is damaged: it lacks {error}") from None
+    except (TypeError, ValueError) as error:
+        raise FileError(f"{path} is damaged: {reason(error)}") from None
+
+
+def versions() -> dict[str, str]:
+    """Return what runs now."""
+    found: dict[str, str] = json.loads(versions_of(LIBRARIES))
+    return found
+
+
+def version_notes(terms: Terms) -> list[str]:
+    """Return a sentence for everything that runs in another version than at the start."""
+    return [
+        f"begun with {name} {terms.versions[name]}, goes on with {now}: the last bits may differ"
+        for name, now in versions().items()
+        if terms.versions.get(name, now) != now
+    ]
+
+
+def check_objects(own: Mapping[str, Any], terms: Terms) -> None:
+    """Refuse other objects than the run began with."""
+    for name in sorted(own.keys() | terms.objects.keys()):
+        if name not in own:
+            raise ParameterError(f"{name} must be given: the run began with one of its own")
+        if name not in terms.objects:
+            raise ParameterError(f"{name} must not be given: the run began without")
+        if fingerprint(own[name]) != terms.objects[name]:
+            raise ParameterError(f"{name} must be the one the run began with, got another")
+
+
+def fingerprint(value: object) -> str:
+    """Return what tells an object from another of its kind; weights of a model do not count."""
+    digest = hashlib.sha256()
+    if isinstance(value, Dataset):
+        parts = [value.train_images, value.train_labels, value.test_images, value.test_labels]
+        for part in parts:
+            array = part.cpu().contiguous().numpy()
+            digest.update(f"{array.dtype} {array.shape}".encode())
+            digest.update(array.data)
+        digest.update(repr((value.n_classes, value.mean, value.std)).encode())
+    elif isinstance(value, Partition):
+        for held in (*value.train, *value.val):
+            digest.update(repr(held.tolist()).encode())
+    elif isinstance(value, nn.Module):
+        shapes = [(name, tuple(each.shape)) for name, each in value.named_parameters()]
+        digest.update(repr(shapes).encode())
+    elif isinstance(value, BaseModel):
+        digest.update(value.model_dump_json().encode())
+    return f"{type(value).__name__} {digest.hexdigest()[:16]}"
