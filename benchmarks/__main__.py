@@ -23,6 +23,7 @@ from benchmarks.page import write_page
 
 PARTS = ("simulation", "smpybandits", "scaling", "coordinator", "detector", "training")
 RESULTS = Path(__file__).with_name("results.json")
+GPU_RESULTS = Path(__file__).with_name("gpu_results.json")
 
 
 def _smpybandits(python: Path, exact: bool, repeats: int) -> dict[str, Any]:
@@ -99,7 +100,10 @@ def main() -> None:
         from benchmarks import training  # it needs torch, the others do not
 
         results["training"] = training.table(args.repeats, args.flower, args.pfl)
+    if GPU_RESULTS.exists():  # measured elsewhere, by benchmarks.gpu
+        results["gpu"] = json.loads(GPU_RESULTS.read_text())
     page = write_page(results, Path("docs/benchmarks.md") if args.write else None)
+    results.pop("gpu", None)
     if args.write:
         RESULTS.write_text(json.dumps(results, indent=2) + "\n")
     print(page)

@@ -64,16 +64,16 @@ class Cnn8(Parameters):
         for outputs in self.widths:
             layers += [
                 nn.Conv2d(inputs, outputs, 3, padding=1),
-                nn.ReLU(),
+                nn.ReLU(inplace=True),
                 nn.Conv2d(outputs, outputs, 3, padding=1),
                 nn.MaxPool2d(2),
-                nn.ReLU(),
+                nn.ReLU(inplace=True),
             ]
             inputs = outputs
         layers += [
             nn.Flatten(),
             nn.Linear(inputs * height * width, self.hidden),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Linear(self.hidden, n_classes),
         ]
         module = nn.Sequential(*layers)
