@@ -138,8 +138,8 @@ def test_contributions_need_validation_samples_of_everybody() -> None:
     ("options", "message"),
     [
         ({"device": "gpu"}, "device must be 'auto', 'cpu' or a GPU like 'cuda', got 'gpu'"),
-        ({"device": "cpu", "precision": "bf16"}, "on a CPU, got 'bf16'"),
-        ({"device": "cpu", "precision": "tf32"}, "on a CPU, got 'tf32'"),
+        ({"device": "cpu", "precision": "bf16"}, "for GPUs, the device is 'cpu'"),
+        ({"device": "cpu", "precision": "tf32"}, "for GPUs, the device is 'cpu'"),
     ],
 )
 def test_devices_that_cannot_do_it_are_refused(options: dict[str, Any], message: str) -> None:

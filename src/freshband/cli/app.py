@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -18,7 +17,8 @@ from freshband.cli import reproduce as reproduce_command
 from freshband.cli import show as show_command
 from freshband.cli import simulate as simulate_command
 from freshband.cli import train as train_command
-from freshband.errors import FileError, FreshbandError
+from freshband.errors import FreshbandError
+from freshband.plugins import import_file
 
 __all__ = ["app", "main"]
 
@@ -81,38 +81,7 @@ def _options(
 ) -> None:
     """Hold the options of the program itself."""
     for path in plugins or []:
-        _import_file(path)
-
-
-def _import_file(path: Path) -> None:
-    """Import a file of the user's, whatever folder it is in."""
-    import importlib.util
-
-    name = path.stem
-    if not path.is_file():
-        raise FileError(f"cannot import {path}: no such file")
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None or not name.isidentifier():
-        raise FileError(f"cannot import {path}: not a Python file with the name of a module")
-    taken = sys.modules[name].__spec__ if name in sys.modules else importlib.util.find_spec(name)
-    if taken is not None and Path(taken.origin or "").resolve() != path.resolve():
-        raise FileError(f"cannot import {path}: there is a module {name!r} already, rename it")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # compiled states are looked up by their module's name
-    try:
-        spec.loader.exec_module(module)
-    except FreshbandError:
-        raise
-    except Exception as error:
-        del sys.modules[name]
-        if isinstance(error, SyntaxError):
-            where, line, text = error.filename, error.lineno, error.msg
-        else:
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            where, line, text = last.filename, last.lineno, str(error)
-        raise FileError(
-            f"cannot import {path}: {type(error).__name__} in {where}, line {line}: {text}"
-        ) from None
+        import_file(path)
 
 
 def main() -> None:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from freshband.cli import panels
-from freshband.cli.settings import Format, given_options, read_number
+from freshband.cli.settings import (
+    AddressOption,
+    Format,
+    Where,
+    WhereOption,
+    given_options,
+    read_number,
+)
 from freshband.cli.training import merge_layers, need_extra, read_file, read_sets
 from freshband.errors import ParameterError
 
@@ -157,6 +164,11 @@ def compare(
             rich_help_panel=panels.KEPT,
         ),
     ] = None,
+    backend: WhereOption = Where.threads,
+    address: AddressOption = None,
+    gpus: Annotated[
+        float, typer.Option(min=0, help="Share of a GPU a run takes on Ray, such as 0.25.")
+    ] = 0.0,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
     """Train with several policies on the same air and data, side by side.
@@ -183,7 +195,9 @@ def compare(
     if plot is not None:
         _check_plot(plot, out)
     request = _request(context.params, given_options(context))
-    result = train_all(**request, progress=not quiet)
+    result = train_all(
+        **request, backend=backend.value, address=address, gpus=gpus, progress=not quiet
+    )
     if out is not None:
         save_comparison(result, out)
     if plot is not None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from freshband.cli.settings import Format
+from freshband.cli.settings import AddressOption, Format, Where, WhereOption
 from freshband.cli.training import need_extra
 
 __all__ = ["reproduce"]
@@ -71,6 +71,8 @@ def reproduce(
             help="Stop after computing so many pieces; call again to go on.",
         ),
     ] = None,
+    backend: WhereOption = Where.threads,
+    address: AddressOption = None,
     output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
@@ -95,7 +97,7 @@ def reproduce(
     names = list(EXPERIMENTS) if figure is Figure.all else [figure.value]
     if {"fig3", "fig4"} & set(names):
         need_extra()
-    machine = Machine(device, data_dir, progress=not quiet)
+    machine = Machine(device, data_dir, backend.value, address, progress=not quiet)
     size = Scale(scale.value)
     left = pieces
     found: dict[str, Any] = {}

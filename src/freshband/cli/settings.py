@@ -5,13 +5,29 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from freshband.errors import ParameterError
 
-__all__ = ["Format", "given_options", "read_number", "read_setting", "read_settings"]
+__all__ = [
+    "AddressOption",
+    "Format",
+    "Where",
+    "WhereOption",
+    "given_options",
+    "read_number",
+    "read_setting",
+    "read_settings",
+]
+
+
+class Where(StrEnum):
+    """Where runs are computed."""
+
+    threads = "threads"
+    ray = "ray"
 
 
 class Format(StrEnum):
@@ -19,6 +35,21 @@ class Format(StrEnum):
 
     table = "table"
     json = "json"
+
+
+WhereOption = Annotated[
+    Where,
+    typer.Option(
+        help="Where runs are computed: threads of this process, or Ray tasks; results are the same."
+    ),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        show_default="one started here",
+        help="Ray cluster to use, such as auto or ray://HOST:10001.",
+    ),
+]
 
 
 def given_options(context: typer.Context) -> set[str]:

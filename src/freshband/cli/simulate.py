@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freshband.cli.settings import Format, given_options, read_number, read_settings
+from freshband.cli.settings import (
+    AddressOption,
+    Format,
+    Where,
+    WhereOption,
+    given_options,
+    read_number,
+    read_settings,
+)
 from freshband.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -85,6 +93,8 @@ def simulate(
             help="Runs at a time.",
         ),
     ] = None,
+    backend: WhereOption = Where.threads,
+    address: AddressOption = None,
     output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
     out: Annotated[
         Path | None, typer.Option(help="Save the result, with its configuration, as NetCDF.")
@@ -146,7 +156,14 @@ def simulate(
     model = build(request.pop("channels"), request.pop("channel_options"))
     if plot is not None:
         _check_plot(plot, out, measure.value, has_means=model.has_means)
-    result = run_simulation(model, **request, threads=threads, progress=not quiet)
+    result = run_simulation(
+        model,
+        **request,
+        threads=threads,
+        backend=backend.value,
+        address=address,
+        progress=not quiet,
+    )
     if out is not None:
         save_result(result, out)
     if plot is not None:

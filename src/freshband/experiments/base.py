@@ -60,12 +60,16 @@ class Machine:
     data_dir : Path, optional
         Folder that holds a folder for each data set, ``cifar10`` and ``cifar100``; by default they
         are downloaded.
+    backend, address
+        As in `freshband.simulate`.
     progress : bool, default True
         Show progress on stderr if it is a terminal.
     """
 
     device: str = "auto"
     data_dir: Path | None = None
+    backend: Literal["threads", "ray"] = "threads"
+    address: str | None = None
     progress: bool = True
 
 

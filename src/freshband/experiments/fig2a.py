@@ -50,7 +50,12 @@ def simulation_piece(key: str, request: Mapping[str, Any]) -> Piece:
     return Piece(
         key=key,
         config=request,
-        make=lambda machine: simulate(**request, progress=machine.progress),
+        make=lambda machine: simulate(
+            **request,
+            backend=machine.backend,
+            address=machine.address,
+            progress=machine.progress,
+        ),
         save=save_result,
         load=load_result,
     )

@@ -108,7 +108,15 @@ def _piece(scale: Scale, dataset: str, air: str, run: int) -> Piece:
         if machine.data_dir is not None and dataset != "digits":
             place["dataset_options"] = {"data_dir": str(machine.data_dir / dataset)}
         there = Training(**{**settings.model_dump(), **place})
-        result = _thin(compare(there, policies, progress=machine.progress))
+        result = _thin(
+            compare(
+                there,
+                policies,
+                backend=machine.backend,
+                address=machine.address,
+                progress=machine.progress,
+            )
+        )
         config = {
             **json.loads(result.attrs["config"]),
             "settings": settings.model_dump(mode="json"),

@@ -6,13 +6,14 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
 from freshband import __version__
+from freshband.backends import Backend, open_backend
 from freshband.errors import ParameterError, shown
 from freshband.federated.clients import pick_device
 from freshband.federated.data import load_dataset
@@ -47,6 +48,9 @@ def compare(
     *,
     runs: int = 1,
     policy_options: Mapping[str, Mapping[str, Any]] | None = None,
+    backend: Literal["threads", "ray"] = "threads",
+    address: str | None = None,
+    gpus: float = 0.0,
     progress: bool = True,
 ) -> xr.Dataset:
     """Train with several policies under the same conditions, several times.
@@ -66,6 +70,13 @@ def compare(
         Independent repetitions, from ``settings.run`` on: other air, split, weights and batches.
     policy_options : mapping of str to mapping, optional
         Hyper-parameters by policy, as written in ``policies``.
+    backend : {"threads", "ray"}, default "threads"
+        Where runs are computed: one after another in this process, each with all its cores, or at
+        the same time as Ray tasks. Results are the same.
+    address : str, optional
+        Of a Ray cluster; by default one is started on this machine.
+    gpus : float >= 0, default 0
+        Share of a GPU a run takes on Ray, such as 0.25.
     progress : bool, default True
         Show a progress bar on stderr if it is a terminal.
 
@@ -96,7 +107,11 @@ def compare(
         for name, text in named.items()
     }
     began = time.perf_counter()
-    records = _train_all(asked, progress)
+    if backend == "threads":
+        open_backend(backend, address=address)  # says what does not fit
+        records = _train_all(asked, progress)
+    else:
+        records = _train_on(open_backend(backend, address=address, gpus=gpus), asked, progress)
     results = [
         xr.concat(
             [collect_records(records[name, run], each) for run, each in enumerate(row)],
@@ -169,6 +184,32 @@ def _train_all(
                     records.setdefault(key, []).append(record)
                 bar.advance(task, len(group))
     return records
+
+
+def _train_on(
+    backend: Backend, asked: Mapping[str, Sequence[Training]], progress: bool
+) -> dict[tuple[str, int], list[RoundRecord]]:
+    """Train with every run a call of its own."""
+    records: dict[tuple[str, int], list[RoundRecord]] = {}
+    runs = range(len(next(iter(asked.values()))))
+    with progress_bar(progress) as bar:
+        task = bar.add_task("training", total=len(runs))
+        for _, found in backend.compute(_play_one, dict(asked), runs):
+            records |= found
+            bar.advance(task)
+    return records
+
+
+def _play_one(
+    asked: Mapping[str, Sequence[Training]], run: int
+) -> dict[tuple[str, int], list[RoundRecord]]:
+    """Play all policies of one run in step, with one worker unless the settings say otherwise."""
+    settings = [
+        row[run] if row[run].workers else row[run].model_copy(update={"workers": 1})
+        for row in asked.values()
+    ]
+    played = zip(*_in_step(settings), strict=True)
+    return {(name, run): list(records) for name, records in zip(asked, played, strict=True)}
 
 
 def _groups(asked: Mapping[str, Sequence[Training]]) -> list[list[int]]:

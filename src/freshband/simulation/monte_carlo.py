@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -24,6 +23,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from freshband.backends import Backend, ThreadBackend, open_backend
 from freshband.channels.base import ChannelModel, build, open_air, registry
 from freshband.errors import ParameterError, nearest, shown
 from freshband.parameters import Parameters, whole_number
@@ -53,6 +53,8 @@ def simulate(
     policy_options: Mapping[str, Mapping[str, Any]] | None = None,
     points: int = 200,
     threads: int | None = None,
+    backend: Literal["threads", "ray"] = "threads",
+    address: str | None = None,
     progress: bool = True,
 ) -> xr.Dataset:
     """Run policies over the same air and measure ages, regret and fairness.
@@ -79,6 +81,10 @@ def simulate(
         Points of the thinned curves; totals are exact.
     threads : int >= 1, optional
         Runs at a time; by default one a core.
+    backend : {"threads", "ray"}, default "threads"
+        Where runs are computed: in this process, or as Ray tasks. Results are the same.
+    address : str, optional
+        Of a Ray cluster; by default one is started on this machine.
     progress : bool, default True
         Show a progress bar on stderr if it is a terminal.
 
@@ -116,12 +122,9 @@ def simulate(
         points=whole_number("points", points, at_least=1),
     )
     plan.check()
-    if threads is None:
-        workers = os.cpu_count() or 1
-    else:
-        workers = whole_number("threads", threads, at_least=1)
+    where = open_backend(backend, workers=threads, address=address)
     began = time.perf_counter()
-    records = _run_all(plan, min(workers, plan.runs), progress)
+    records = _run_all(plan, where, progress)
     return collect(
         [policy.name for policy in plan.policies],
         plan.checkpoints,
@@ -143,6 +146,11 @@ class Plan:
     seed: int
     points: int
     stop: threading.Event = field(default_factory=threading.Event, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to other processes without what stops this one."""
+        given = (self.model, self.policies, self.clients, self.rounds, self.runs)
+        return Plan, (*given, self.seed, self.points)
 
     @cached_property
     def checkpoints(self) -> NDArray[np.int64]:
@@ -299,22 +307,15 @@ def play_run(plan: Plan, run: int, *, yardsticks: bool = True) -> Record:
     )
 
 
-def _run_all(plan: Plan, workers: int, progress: bool) -> list[Record]:
+def _run_all(plan: Plan, backend: Backend, progress: bool) -> list[Record]:
     records: list[Record | None] = [None] * plan.runs
-    with progress_bar(progress) as bar, ThreadPoolExecutor(workers) as pool:
-        _compile(plan, bar)
+    with progress_bar(progress) as bar:
+        if isinstance(backend, ThreadBackend):
+            _compile(plan, bar)
         task = bar.add_task("simulating", total=plan.runs)
-        try:
-            waiting: dict[Future[Record], int] = {
-                pool.submit(play_run, plan, run): run for run in range(plan.runs)
-            }
-            for future in as_completed(waiting):
-                records[waiting[future]] = future.result()
-                bar.advance(task)
-        except BaseException:
-            plan.stop.set()  # the runs under way end with their block
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        for run, record in backend.compute(play_run, plan, range(plan.runs), plan.stop):
+            records[run] = record
+            bar.advance(task)
     return [record for record in records if record is not None]
 
 

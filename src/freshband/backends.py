@@ -1,0 +1,200 @@
+"""Where independent runs are computed: threads of this process, or Ray tasks on many machines.
+
+Whatever computes them, results are the same bit for bit: a run depends on its number and the seed
+alone. A backend is given a function, what all calls share, and the items to call it with.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar, final
+
+from freshband.errors import FreshbandError, ParameterError
+from freshband.parameters import whole_number
+from freshband.plugins import import_file, imported_files
+
+__all__ = ["Backend", "RayBackend", "ThreadBackend", "open_backend"]
+
+Shared = TypeVar("Shared")
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+_RETRIES = 5  # of a task whose process was killed
+
+
+class Backend(Protocol):
+    """A way to call a function many times."""
+
+    def compute(
+        self,
+        function: Callable[[Shared, Item], Found],
+        shared: Shared,
+        items: Sequence[Item],
+        stop: threading.Event | None = None,
+    ) -> Iterator[tuple[int, Found]]:
+        """Yield (place of the item, ``function(shared, item)``) as they are done, in any order.
+
+        Where it ends early, by an error or because nobody asks for more, ``stop`` is set, and
+        calls that have not begun never do.
+        """
+        ...
+
+
+def open_backend(
+    name: Literal["threads", "ray"] = "threads",
+    *,
+    workers: int | None = None,
+    address: str | None = None,
+    gpus: float = 0.0,
+) -> Backend:
+    """Return a backend by name.
+
+    Parameters
+    ----------
+    name : {"threads", "ray"}, default "threads"
+    workers : int >= 1, optional
+        Calls at a time on this machine; by default one a core. A Ray cluster that runs already has
+        its own number.
+    address : str, optional
+        Of a Ray cluster, such as ``"auto"`` or ``"ray://host:10001"``; by default one is started
+        on this machine and ended afterwards.
+    gpus : float >= 0, default 0
+        Share of a GPU a call takes on Ray, such as 0.25.
+    """
+    if name == "ray":
+        return RayBackend(workers=workers, address=address, gpus=gpus)
+    if name != "threads":
+        raise ParameterError(f"backend must be 'threads' or 'ray', got {name!r}")
+    if address is not None:
+        raise ParameterError("address is that of a Ray cluster: use backend='ray' with it")
+    return ThreadBackend(workers=workers)
+
+
+@final
+class ThreadBackend:
+    """Threads of this process; compiled code runs on all cores.
+
+    Examples
+    --------
+    >>> backend = ThreadBackend(workers=2)
+    >>> sorted(backend.compute(pow, 2, [3, 5]))
+    [(0, 8), (1, 32)]
+    """
+
+    def __init__(self, workers: int | None = None) -> None:
+        chosen = (os.cpu_count() or 1) if workers is None else workers
+        self.workers = whole_number("threads", chosen, at_least=1)
+
+    def compute(
+        self,
+        function: Callable[[Shared, Item], Found],
+        shared: Shared,
+        items: Sequence[Item],
+        stop: threading.Event | None = None,
+    ) -> Iterator[tuple[int, Found]]:
+        """Call the function on a pool of threads; see `Backend.compute`."""
+        with ThreadPoolExecutor(min(self.workers, max(1, len(items)))) as pool:
+            try:
+                waiting: dict[Future[Found], int] = {
+                    pool.submit(function, shared, item): i for i, item in enumerate(items)
+                }
+                for future in as_completed(waiting):
+                    yield waiting[future], future.result()
+            except BaseException:
+                if stop is not None:
+                    stop.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+
+@final
+class RayBackend:
+    """Ray tasks; one whose process dies is tried again, up to five times.
+
+    Each task takes one core, and ``gpus`` of a GPU. Files imported by ``--import`` are imported by
+    the tasks as well, from the same path.
+    """
+
+    def __init__(
+        self, workers: int | None = None, address: str | None = None, gpus: float = 0.0
+    ) -> None:
+        if importlib.util.find_spec("ray") is None:
+            raise FreshbandError(
+                "Ray is missing; install it with: pip install 'freshband[cluster]'"
+            )
+        if not gpus >= 0:
+            raise ParameterError(f"gpus must be a number >= 0, got {gpus!r}")
+        self.workers = None if workers is None else whole_number("threads", workers, at_least=1)
+        self.address = address
+        self.gpus = gpus
+
+    def compute(
+        self,
+        function: Callable[[Shared, Item], Found],
+        shared: Shared,
+        items: Sequence[Item],
+        stop: threading.Event | None = None,
+    ) -> Iterator[tuple[int, Found]]:
+        """Call the function in Ray tasks; see `Backend.compute`."""
+        ray: Any = importlib.import_module("ray")
+        mine = not ray.is_initialized()
+        if mine:
+            self._connect(ray)
+        try:
+            task = ray.remote(_run).options(
+                num_cpus=1, num_gpus=self.gpus, max_retries=_RETRIES, retry_exceptions=False
+            )
+            packed = ray.put(ray.cloudpickle.dumps((function, shared)))
+            files = [str(path) for path in imported_files()]
+            waiting = {task.remote(packed, files, item): i for i, item in enumerate(items)}
+            while waiting:
+                (done, *_), _ = ray.wait(list(waiting), num_returns=1)
+                yield waiting.pop(done), _fetch(ray, done)
+        finally:
+            if mine:
+                ray.shutdown()
+
+    def _connect(self, ray: Any) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        os.environ.setdefault("RAY_worker_niceness", "0")  # or all else goes first
+        own = {"num_cpus": self.workers, "include_dashboard": False}
+        try:
+            ray.init(
+                address=self.address or "local",
+                logging_level="ERROR",
+                log_to_driver=False,
+                **({} if self.address else own),
+            )
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            why = str(error).partition("\n")[0]
+            where = self.address or "on this machine"
+            raise FreshbandError(f"cannot reach a Ray cluster {where}: {why}") from None
+
+
+def _run(packed: bytes, files: list[str], item: Any) -> Any:
+    """Call the function in another process, where the user's own files may be unknown."""
+    ray: Any = importlib.import_module("ray")
+    for path in files:
+        import_file(Path(path))
+    function, shared = ray.cloudpickle.loads(packed)
+    return function(shared, item)
+
+
+def _fetch(ray: Any, done: Any) -> Any:
+    try:
+        return ray.get(done)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, FreshbandError):
+            raise error.cause from None
+        raise
+    except ray.exceptions.WorkerCrashedError:
+        raise FreshbandError(
+            f"a run was given up: its process died {_RETRIES + 1} times, perhaps for want of memory"
+        ) from None

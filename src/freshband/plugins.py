@@ -1,0 +1,57 @@
+"""Files of the user's own: imported by path, and known, so that other processes can follow."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+
+from freshband.errors import FileError, FreshbandError
+
+__all__ = ["import_file", "imported_files"]
+
+_imported: list[Path] = []
+
+
+def imported_files() -> tuple[Path, ...]:
+    """Return the files imported so far, absolute, in order."""
+    return tuple(_imported)
+
+
+def import_file(path: Path) -> None:
+    """Import a file of the user's, whatever folder it is in; a second time does nothing.
+
+    Raises
+    ------
+    FileError
+        If there is no such file, its name is no module's or is taken, or running it fails.
+    """
+    name, whole = path.stem, path.resolve()
+    if whole in _imported:
+        return
+    if not path.is_file():
+        raise FileError(f"cannot import {path}: no such file")
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not name.isidentifier():
+        raise FileError(f"cannot import {path}: not a Python file with the name of a module")
+    taken = sys.modules[name].__spec__ if name in sys.modules else importlib.util.find_spec(name)
+    if taken is not None and Path(taken.origin or "").resolve() != whole:
+        raise FileError(f"cannot import {path}: there is a module {name!r} already, rename it")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # compiled states are looked up by their module's name
+    try:
+        spec.loader.exec_module(module)
+    except FreshbandError:
+        raise
+    except Exception as error:
+        del sys.modules[name]
+        if isinstance(error, SyntaxError):
+            where, line, text = error.filename, error.lineno, error.msg
+        else:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            where, line, text = last.filename, last.lineno, str(error)
+        raise FileError(
+            f"cannot import {path}: {type(error).__name__} in {where}, line {line}: {text}"
+        ) from None
+    _imported.append(whole)
