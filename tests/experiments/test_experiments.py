@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from freshband.experiments.base import (
 )
 from freshband.federated.settings import Training
 from freshband.reporting.figures import FIGURES, draw_experiment
+from freshband.reporting.reproduction import reproduction_page
 
 QUIET = Machine(device="cpu", progress=False)
 
@@ -133,3 +135,11 @@ def test_unknown_experiments_are_named() -> None:
     with pytest.raises(UnknownNameError, match="unknown experiment 'fig2d'; did you mean"):
         find_experiment("fig2d")
     assert set(FIGURES) == set(EXPERIMENTS)
+
+
+def test_the_page_is_what_its_files_say() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    page = (docs / "reproduction.md").read_text(encoding="utf-8")
+    assert reproduction_page(docs / "reproduction") == page
+    for picture in re.findall(r"\]\((reproduction/[^)]*)\)", page):
+        assert (docs / picture).exists()

@@ -41,7 +41,7 @@ def pieces(scale: Scale) -> Sequence[Piece]:
                 "rounds": 20_000,
                 "runs": _RUNS[scale],
                 "seed": 0,
-                "points": 20,
+                "points": 1,
             }
             told = "known" if known else "unknown"
             found.append(simulation_piece(f"breakpoints-{scale.value}-{count:02}-{told}", request))

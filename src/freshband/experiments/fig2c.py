@@ -36,7 +36,7 @@ def pieces(scale: Scale) -> Sequence[Piece]:
             "rounds": 20_000,
             "runs": _RUNS[scale],
             "seed": 0,
-            "points": 20,
+            "points": 1,
         }
         found.append(simulation_piece(f"channel-sets-{scale.value}-{n_channels}", request))
     return found

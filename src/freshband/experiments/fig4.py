@@ -60,7 +60,7 @@ def pieces(scale: Scale) -> Sequence[Piece]:
                 "rounds": 250,
                 "runs": _RUNS[scale],
                 "seed": 0,
-                "points": 50,
+                "points": 1,
             },
         )
         for place, (channels, options) in enumerate(MOVING.values())
