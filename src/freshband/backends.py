@@ -117,8 +117,8 @@ class ThreadBackend:
 class RayBackend:
     """Ray tasks; one whose process dies is tried again, up to five times.
 
-    Each task takes one core, and ``gpus`` of a GPU. Files imported by ``--import`` are imported by
-    the tasks as well, from the same path.
+    A task takes one core and ``gpus`` of a GPU, and calls the function for a few items. Files
+    imported by ``--import`` are imported by the tasks as well, from the same path.
     """
 
     def __init__(
@@ -152,10 +152,14 @@ class RayBackend:
             )
             packed = ray.put(ray.cloudpickle.dumps((function, shared)))
             files = [str(path) for path in imported_files()]
-            waiting = {task.remote(packed, files, item): i for i, item in enumerate(items)}
+            size = _share(len(items), ray.cluster_resources().get("CPU", 1.0))
+            waiting = {
+                task.remote(packed, files, list(items[at : at + size])): at
+                for at in range(0, len(items), size)
+            }
             while waiting:
                 (done, *_), _ = ray.wait(list(waiting), num_returns=1)
-                yield waiting.pop(done), _fetch(ray, done)
+                yield from enumerate(_fetch(ray, done), start=waiting.pop(done))
         finally:
             if mine:
                 ray.shutdown()
@@ -178,13 +182,24 @@ class RayBackend:
             raise FreshbandError(f"cannot reach a Ray cluster {where}: {why}") from None
 
 
-def _run(packed: bytes, files: list[str], item: Any) -> Any:
+def _share(items: int, cores: float) -> int:
+    """Return how many items a task gets: enough tasks for all cores to end together, no more.
+
+    Examples
+    --------
+    >>> _share(6, cores=2), _share(400, cores=2), _share(100_000, cores=1000)
+    (1, 25, 12)
+    """
+    return max(1, min(32, int(items // (8 * max(cores, 1.0)))))
+
+
+def _run(packed: bytes, files: list[str], items: list[Any]) -> list[Any]:
     """Call the function in another process, where the user's own files may be unknown."""
     ray: Any = importlib.import_module("ray")
     for path in files:
         import_file(Path(path))
     function, shared = ray.cloudpickle.loads(packed)
-    return function(shared, item)
+    return [function(shared, item) for item in items]
 
 
 def _fetch(ray: Any, done: Any) -> Any:

@@ -20,19 +20,25 @@ __all__ = [
     "Federation",
     "Partition",
     "RoundRecord",
+    "Run",
     "Training",
     "build_model",
+    "compare",
     "load_dataset",
+    "resume_run",
     "split_samples",
+    "start_run",
     "train_together",
 ]
 
 if TYPE_CHECKING:
+    from freshband.federated.comparison import compare
     from freshband.federated.data import Dataset, load_dataset
     from freshband.federated.engine import Federation, train_together
     from freshband.federated.models import build_model
     from freshband.federated.partition import Partition, split_samples
     from freshband.federated.records import RoundRecord
+    from freshband.federated.runs import Run, resume_run, start_run
     from freshband.federated.settings import Training
 
 _HOMES = {
@@ -40,10 +46,14 @@ _HOMES = {
     "Federation": "freshband.federated.engine",
     "Partition": "freshband.federated.partition",
     "RoundRecord": "freshband.federated.records",
+    "Run": "freshband.federated.runs",
     "Training": "freshband.federated.settings",
     "build_model": "freshband.federated.models",
+    "compare": "freshband.federated.comparison",
     "load_dataset": "freshband.federated.data",
+    "resume_run": "freshband.federated.runs",
     "split_samples": "freshband.federated.partition",
+    "start_run": "freshband.federated.runs",
     "train_together": "freshband.federated.engine",
 }
 

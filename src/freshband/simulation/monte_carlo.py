@@ -297,7 +297,7 @@ def play_run(plan: Plan, run: int, *, yardsticks: bool = True) -> Record:
             player.play(t, states, means)
     own = players[: len(plan.policies)]
     return Record(
-        tallies=[player.tally for player in own],
+        tallies=[_trim(player.tally) for player in own],
         seconds=[player.seconds for player in own],
         yardsticks={
             name: player.tally.age_curve
@@ -305,6 +305,11 @@ def play_run(plan: Plan, run: int, *, yardsticks: bool = True) -> Record:
         },
         breakpoints=air.breakpoints if plan.model.has_means else None,
     )
+
+
+def _trim(tally: Tally) -> Tally:
+    """Return a tally with no more room for alarms than there were: it may have far to travel."""
+    return tally._replace(alarm=tally.alarm[: tally.mark[1]].copy())
 
 
 def _run_all(plan: Plan, backend: Backend, progress: bool) -> list[Record]:
