@@ -202,8 +202,13 @@ def write_commands() -> None:
     if application is None:
         return
     commands = getattr(typer.main.get_command(application), "commands", {})
+    single = {
+        f"{name} {below}" if below else name: command
+        for name, group in commands.items()
+        for below, command in getattr(group, "commands", {"": group}).items()
+    }
     lines = ["", "## All options", ""]
-    for name, command in sorted(commands.items()):
+    for name, command in sorted(single.items()):
         lines += [f"### `freshband {name}`", "", *command_help(command.help or ""), ""]
         lines += ["| option | what it does | default |", "| --- | --- | --- |"]
         lines += [option_row(option) for option in command.params if not option.is_eager] + [""]

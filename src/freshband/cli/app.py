@@ -11,6 +11,7 @@ import typer
 from freshband import __version__
 from freshband.cli import bounds as bounds_command
 from freshband.cli import compare as compare_command
+from freshband.cli import flower as flower_command
 from freshband.cli import list as list_command
 from freshband.cli import report as report_command
 from freshband.cli import reproduce as reproduce_command
@@ -53,6 +54,7 @@ app.command("report")(report_command.report)
 app.command("bounds")(bounds_command.bounds)
 app.command("show")(show_command.show)
 app.command("list")(list_command.list_things)
+app.add_typer(flower_command.app, name="flower")
 
 
 def _print_version(wanted: bool) -> None:

@@ -62,6 +62,7 @@ def need_extra() -> None:
 
 def read_file(path: Path) -> Layer:
     """Read a TOML file: settings by name, and a table for each thing that has options."""
+    path = Path(path)  # some versions of typer leave a context's parameters as texts
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

@@ -1,0 +1,82 @@
+"""The round with real clients on the wire: the paper's asynchronous round as a Flower ServerApp.
+
+`AsyncRounds` is the loop a ServerApp runs; `channel_mod` is what its ClientApp needs; an `Uplink`
+says what "delivered" means; an `Aggregation` says what becomes of what was. `build_rounds` puts
+them together from the same settings as ``freshband train``.
+
+Needs the extra ``flower``: ``pip install 'freshband[flower]'``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from typing import TYPE_CHECKING, Any
+
+from freshband.errors import FreshbandError
+
+__all__ = [
+    "Aggregation",
+    "Arrival",
+    "AsyncRounds",
+    "DeadlineUplink",
+    "PaperAggregation",
+    "SimulatedUplink",
+    "StrategyAggregation",
+    "Update",
+    "Uplink",
+    "Valuation",
+    "build_rounds",
+    "channel_mod",
+    "read_training",
+]
+
+if importlib.util.find_spec("flwr") is None:
+    raise FreshbandError("Flower is missing; install it with: pip install 'freshband[flower]'")
+
+# Unless the user wants it otherwise, nothing is reported to anybody.
+os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
+os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+if TYPE_CHECKING:
+    from freshband.flower.aggregation import (
+        Aggregation,
+        Arrival,
+        PaperAggregation,
+        StrategyAggregation,
+    )
+    from freshband.flower.building import build_rounds, read_training
+    from freshband.flower.mod import channel_mod
+    from freshband.flower.server import AsyncRounds
+    from freshband.flower.uplinks import DeadlineUplink, SimulatedUplink, Uplink
+    from freshband.flower.valuation import Valuation
+    from freshband.flower.wire import Update
+
+_HOMES = {
+    "Aggregation": "aggregation",
+    "Arrival": "aggregation",
+    "AsyncRounds": "server",
+    "DeadlineUplink": "uplinks",
+    "PaperAggregation": "aggregation",
+    "SimulatedUplink": "uplinks",
+    "StrategyAggregation": "aggregation",
+    "Update": "wire",
+    "Uplink": "uplinks",
+    "Valuation": "valuation",
+    "build_rounds": "building",
+    "channel_mod": "mod",
+    "read_training": "building",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import public names on first use: a client needs no PyTorch, the command line no Flower."""
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"freshband.flower.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'freshband.flower' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

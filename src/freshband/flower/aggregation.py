@@ -1,0 +1,318 @@
+"""What becomes of what got through: freshband's own algorithms, or any Flower strategy.
+
+An update may be stale: its client began from an older model than the server has now. What counts
+is the way it went, so a stale update is moved to where the server is before anybody averages it:
+`w + (w_i - w_start)`. Averaging these is equation (7), and with nothing stale it is plain FedAvg.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, Protocol, cast
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
+
+from freshband.errors import ParameterError
+from freshband.federated.algorithms import Arrivals, build_algorithm
+from freshband.federated.settings import Training
+from freshband.flower.wire import Arrays, Update, to_arrays, to_record
+
+__all__ = ["Aggregation", "Arrival", "PaperAggregation", "StrategyAggregation", "to_row"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Arrival:
+    """An update that got through.
+
+    Attributes
+    ----------
+    client : int
+        Whose it is.
+    update : Update
+        What it sent.
+    start : dict of arrays
+        The model it began from.
+    staleness : int
+        Versions of the model it missed.
+    """
+
+    client: int
+    update: Update
+    start: Arrays
+    staleness: int
+
+
+class Aggregation(Protocol):
+    """How updates become a new model; what it remembers between rounds is `memory`."""
+
+    def configure(
+        self, round: int, model: ArrayRecord, grid: Grid, nodes: Sequence[int]
+    ) -> Mapping[int, RecordDict]:
+        """Return what to send to each node that trains in this round."""
+        ...
+
+    def aggregate(
+        self,
+        round: int,
+        model: Arrays,
+        arrivals: Sequence[Arrival],
+        weights: NDArray[np.float64],
+    ) -> tuple[Arrays, NDArray[np.float64], int]:
+        """Return the new model, each client's step (NaN: unknown) and the versions passed.
+
+        Parameters
+        ----------
+        round : int
+        model : dict of arrays
+            `w_t`; not to be written to.
+        arrivals : sequence of Arrival
+            In the order of clients; may be empty.
+        weights : float64 array, shape (n_clients,)
+            `ζ`.
+        """
+        ...
+
+    def memory(self) -> Arrays:
+        """Return what must be saved with the run."""
+        ...
+
+    def restore(self, memory: Arrays) -> None:
+        """Take back what `memory` returned."""
+        ...
+
+
+class PaperAggregation:
+    """The algorithms of `freshband.federated.algorithms`: the paper's rule, FedAsync, FedBuff.
+
+    Parameters
+    ----------
+    settings : Training
+        ``algorithm``, ``aggregation``, ``client_lr``, ``server_lr`` and what else they use.
+    """
+
+    def __init__(self, settings: Training) -> None:
+        if settings.algorithm == "fedavg":
+            raise ParameterError(
+                "algorithm must be async, fedasync or fedbuff over Flower, got 'fedavg'; for "
+                "averaging there is StrategyAggregation(FedAvg())"
+            )
+        self.settings = settings
+        self._algorithm = build_algorithm(settings)
+        self._memory: dict[str, torch.Tensor] | None = None
+
+    def configure(
+        self, round: int, model: ArrayRecord, grid: Grid, nodes: Sequence[int]
+    ) -> Mapping[int, RecordDict]:
+        """Send the model and the number of the round."""
+        config = ConfigRecord({"server-round": round, "lr": self.settings.client_lr})
+        return {node: RecordDict({"arrays": model, "config": config}) for node in nodes}
+
+    def aggregate(
+        self,
+        round: int,
+        model: Arrays,
+        arrivals: Sequence[Arrival],
+        weights: NDArray[np.float64],
+    ) -> tuple[Arrays, NDArray[np.float64], int]:
+        """Apply the algorithm to rows of numbers; see `Aggregation.aggregate`."""
+        row = to_row(model)
+        if self._memory is None:
+            self._memory = self._algorithm.open_memory(row)
+        n_clients = len(weights)
+        delivered = np.zeros(n_clients, np.bool_)
+        staleness = np.full(n_clients, -1, np.int64)
+        updates = torch.empty(n_clients, len(row), dtype=row.dtype)  # untouched rows cost nothing
+        models = torch.empty(
+            n_clients if self._algorithm.needs_models else 0, len(row), dtype=row.dtype
+        )
+        for arrival in arrivals:
+            delivered[arrival.client] = True
+            staleness[arrival.client] = arrival.staleness
+            trained = to_row(arrival.update.arrays)
+            torch.sub(to_row(arrival.start), trained, out=updates[arrival.client])
+            updates[arrival.client].div_(self.settings.client_lr)
+            if len(models):
+                models[arrival.client].copy_(trained)
+        steps, passed = self._algorithm.apply(
+            row, self._memory, Arrivals(delivered, updates, models, staleness, weights)
+        )
+        return _from_row(row, model), steps, passed
+
+    def memory(self) -> Arrays:
+        """Return what the algorithm remembers."""
+        return {name: value.numpy() for name, value in (self._memory or {}).items()}
+
+    def restore(self, memory: Arrays) -> None:
+        """Take back what `memory` returned."""
+        self._memory = {n: torch.from_numpy(a.copy()) for n, a in memory.items()} or None
+
+
+class StrategyAggregation:
+    """Any Flower strategy's aggregation: FedAvg, FedAdam, Krum or a user's own.
+
+    The strategy configures training and aggregates, as ever; who trains and whose update counts
+    is freshband's to say, so its sampling (``fraction_train``) is not asked.
+
+    Parameters
+    ----------
+    strategy : flwr.serverapp.strategy.Strategy
+        It gets the updates as a `FedAvg` of this round would: models, moved to where the server
+        is now.
+    examples : {"reported", "equal"}, default "reported"
+        Whether clients say themselves how many examples they trained on, which is their weight in
+        an average, or all count the same. A client that lies gains weight: where clients are not
+        trusted take ``"equal"``.
+    config : mapping, optional
+        What to send along to the clients.
+
+    Notes
+    -----
+    What the strategy keeps in attributes that are arrays, dicts of arrays or numbers (momentum,
+    second moments, counters) is saved in checkpoints.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        *,
+        examples: Literal["reported", "equal"] = "reported",
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(strategy, Strategy):
+            raise ParameterError(f"strategy must be a Flower Strategy, got {strategy!r}")
+        if examples not in ("reported", "equal"):
+            raise ParameterError(f"examples must be 'reported' or 'equal', got {examples!r}")
+        self.strategy = strategy
+        self.examples = examples
+        self.metrics: dict[int, MetricRecord] = {}
+        self._config = dict(config or {})
+        self._key = getattr(strategy, "weighted_by_key", "num-examples")
+
+    def configure(
+        self, round: int, model: ArrayRecord, grid: Grid, nodes: Sequence[int]
+    ) -> Mapping[int, RecordDict]:
+        """Let the strategy say what to send."""
+        least = max(getattr(self.strategy, name, 0) for name in _LEAST)
+        known = list(grid.get_node_ids())
+        if least > len(known):  # it would wait for more for ever
+            raise ParameterError(f"the strategy wants {least} nodes, there are {len(known)}")
+        made = list(
+            self.strategy.configure_train(round, model, ConfigRecord(dict(self._config)), grid)
+        )
+        if not made and nodes:
+            raise ParameterError("the strategy must train: fraction_train is 0, it sends nothing")
+        by_node = {message.metadata.dst_node_id: message.content for message in made}
+        return {node: RecordDict(dict(by_node.get(node, made[0].content))) for node in nodes}
+
+    def aggregate(
+        self,
+        round: int,
+        model: Arrays,
+        arrivals: Sequence[Arrival],
+        weights: NDArray[np.float64],
+    ) -> tuple[Arrays, NDArray[np.float64], int]:
+        """Hand the updates to the strategy; see `Aggregation.aggregate`."""
+        steps = np.zeros(len(weights))
+        if not arrivals:
+            return model, steps, 1
+        steps[[arrival.client for arrival in arrivals]] = np.nan
+        arrays, metrics = self.strategy.aggregate_train(
+            round, [self._message(arrival, model) for arrival in arrivals]
+        )
+        if metrics is not None:
+            self.metrics[round] = metrics
+        return (model if arrays is None else _like(to_arrays(arrays), model)), steps, 1
+
+    def _message(self, arrival: Arrival, model: Arrays) -> Message:
+        said = arrival.update.metrics
+        count = 1.0 if self.examples == "equal" else _count(said.get(self._key, 1))
+        metrics = MetricRecord({**said, self._key: count})
+        content = RecordDict({"arrays": to_record(moved(arrival, model)), "metrics": metrics})
+        return Message(content, dst_node_id=0, message_type=MessageType.TRAIN)
+
+    def memory(self) -> Arrays:
+        """Return the arrays and numbers the strategy holds."""
+        found: Arrays = {}
+        for name, value in vars(self.strategy).items():
+            if isinstance(value, np.ndarray):
+                found[name] = value
+            elif isinstance(value, float | int) and not isinstance(value, bool):
+                found[name] = np.asarray(value)
+            elif isinstance(value, dict):
+                found |= {
+                    f"{name}/{key}": part
+                    for key, part in value.items()
+                    if isinstance(part, np.ndarray)
+                }
+        return found
+
+    def restore(self, memory: Arrays) -> None:
+        """Give the strategy back what it held."""
+        for name, value in memory.items():
+            owner, inside, key = name.partition("/")
+            if inside:
+                held = getattr(self.strategy, owner, None)
+                setattr(self.strategy, owner, {**(held or {}), key: value})
+            else:
+                setattr(self.strategy, owner, value if value.ndim else value.item())
+
+
+_LEAST = ("min_available_nodes", "min_train_nodes")
+
+
+def moved(arrival: Arrival, model: Arrays) -> Arrays:
+    """Return the client's model as if it had begun from the present one.
+
+    Arrays that are not floating point, such as counters, are taken as they are.
+    """
+    if arrival.staleness == 0:
+        return arrival.update.arrays
+    return {
+        name: present + (arrival.update.arrays[name] - arrival.start[name])
+        if present.dtype.kind == "f"
+        else arrival.update.arrays[name]
+        for name, present in model.items()
+    }
+
+
+def to_row(arrays: Mapping[str, NDArray[Any]]) -> torch.Tensor:
+    """Return all numbers of a model in one row."""
+    kinds = {array.dtype for array in arrays.values()}
+    if len(kinds) != 1 or next(iter(kinds)).kind != "f":
+        raise ParameterError(
+            "the model must be of one floating-point type for freshband's algorithms and "
+            f"contributions, got {sorted(map(str, kinds))}; a StrategyAggregation takes any"
+        )
+    return torch.from_numpy(np.concatenate([array.ravel() for array in arrays.values()]))
+
+
+def _from_row(row: torch.Tensor, like: Arrays) -> Arrays:
+    sizes = [array.size for array in like.values()]
+    parts: Iterable[NDArray[Any]] = np.split(row.numpy(), np.cumsum(sizes)[:-1])
+    return {
+        name: part.reshape(array.shape)
+        for (name, array), part in zip(like.items(), parts, strict=True)
+    }
+
+
+def _like(arrays: Arrays, model: Arrays) -> Arrays:
+    """Return what a strategy made with the names, order and types of the model."""
+    if set(arrays) != set(model):
+        raise ParameterError("the strategy must return the arrays of the model")
+    return {name: np.asarray(arrays[name], array.dtype) for name, array in model.items()}
+
+
+def _count(value: object) -> float:
+    """Return a reported number of examples; nonsense counts as one."""
+    try:
+        number = float(cast(float, value))
+    except (TypeError, ValueError):
+        return 1.0
+    return number if 0 < number < math.inf else 1.0

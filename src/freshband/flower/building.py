@@ -1,0 +1,119 @@
+"""The parts of a run over Flower from the settings of ``freshband train``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord
+from flwr.serverapp import Grid
+
+from freshband.coordinator import Coordinator
+from freshband.errors import ParameterError
+from freshband.federated.settings import Training
+from freshband.flower.aggregation import Aggregation, PaperAggregation
+from freshband.flower.server import AsyncRounds, Evaluate
+from freshband.flower.uplinks import SimulatedUplink, Uplink
+from freshband.flower.valuation import Valuation
+
+__all__ = ["build_rounds", "read_training"]
+
+
+def read_training(run_config: Mapping[str, Any]) -> Training:
+    """Return the settings in a Flower app's run configuration.
+
+    Keys are the names of `Training`, with dashes for underscores if you like; options of a thing
+    come after a dot, such as ``partition-options.alpha``. An empty string stands for None; what
+    `Training` does not know is the app's own.
+
+    Examples
+    --------
+    >>> settings = read_training({"clients": 4, "partition-options.alpha": 0.1, "uplink": "x"})
+    >>> settings.clients, settings.partition_options
+    (4, {'alpha': 0.1})
+    """
+    chosen: dict[str, Any] = {}
+    for key, value in run_config.items():
+        name, dot, option = key.replace("-", "_").partition(".")
+        if name not in Training.model_fields or value == "":
+            continue
+        if dot:
+            chosen.setdefault(name, {})[option] = value
+        else:
+            chosen[name] = value
+    return Training(**chosen)
+
+
+def build_rounds(
+    settings: Training,
+    grid: Grid,
+    model: ArrayRecord,
+    *,
+    uplink: Uplink | None = None,
+    aggregation: Aggregation | None = None,
+    sizes: Any = None,
+    evaluate: Evaluate | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> AsyncRounds:
+    """Return the loop that does over Flower what `Federation` does in one process.
+
+    Parameters
+    ----------
+    settings : Training
+        Policy, channels, algorithm, contributions, rounds and seed.
+    grid, model, evaluate, checkpoint
+        As for `AsyncRounds`.
+    uplink : Uplink, optional
+        By default the channels of the settings, simulated.
+    aggregation : Aggregation, optional
+        By default the algorithm of the settings.
+    sizes : array, optional
+        Samples of each client, for ``weights="size"``.
+    **options
+        What else `AsyncRounds` takes.
+    """
+    link = uplink or SimulatedUplink(
+        settings.build_channels(), settings.rounds, settings.seed, settings.run
+    )
+    coordinator = Coordinator(
+        settings.policy(), settings.clients, link.n_channels, settings.seed,
+        run=settings.run, horizon=settings.rounds,
+    )  # fmt: skip
+    rule = settings.contribution_rule
+    if rule is not None and settings.loo != "global_minus":
+        raise ParameterError(
+            f"loo must be 'global_minus' over Flower, where clients leave themselves out, got "
+            f"{settings.loo!r}"
+        )
+    if settings.weights == "size" and sizes is None:
+        raise ParameterError("weights='size' needs the sizes of the clients")
+
+    def examine(round: int, arrays: ArrayRecord) -> Mapping[str, float] | None:
+        due = round % settings.eval_every == 0 or round == settings.rounds
+        return evaluate(round, arrays) if evaluate is not None and due else None
+
+    return AsyncRounds(
+        grid,
+        model,
+        coordinator=coordinator,
+        uplink=link,
+        aggregation=aggregation or PaperAggregation(settings),
+        rounds=settings.rounds,
+        valuation=None
+        if rule is None
+        else Valuation(
+            settings.clients,
+            settings.client_lr,
+            rule=rule,
+            cold_start=settings.cold_start,
+            weigh=settings.weights == "contribution",
+        ),
+        weights=np.asarray(sizes) if settings.weights == "size" else None,
+        evaluate=examine,
+        clip_norm=settings.clip_norm,
+        checkpoint=checkpoint,
+        **options,
+    )

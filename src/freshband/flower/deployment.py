@@ -1,0 +1,353 @@
+"""A whole federation as real processes on this machine: one SuperLink, SuperNodes, TLS and keys.
+
+>>> from pathlib import Path
+>>> from freshband.flower.deployment import Deployment
+>>> with Deployment(Path("app"), clients=4) as federation:  # doctest: +SKIP
+...     federation.run({"clients": 4})
+0
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, Final
+
+from freshband.errors import FreshbandError
+from freshband.flower.certificates import make_certificates, make_node_key
+from freshband.parameters import whole_number
+
+__all__ = ["Deployment", "DeploymentError"]
+
+_HOST: Final = "127.0.0.1"
+_MARK: Final = "FRESHBAND_DEPLOYMENT"
+_QUIET: Final = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+class DeploymentError(FreshbandError, RuntimeError):
+    """A process of Flower's did not do what it should."""
+
+
+class Deployment:
+    """One SuperLink and its SuperNodes, as processes that end with this object.
+
+    Everything is on the loopback interface, encrypted, and only SuperNodes whose public key was
+    registered are let in. Keys, certificates, logs and Flower's own files are in one folder.
+
+    Parameters
+    ----------
+    app : Path
+        Folder of a Flower app.
+    clients : int >= 1
+        SuperNodes, with ``partition-id`` 0, 1, …
+    folder : Path, optional
+        Where to keep files; by default one that is removed in the end.
+    """
+
+    def __init__(self, app: Path, clients: int, folder: Path | None = None) -> None:
+        self.app = app.resolve()
+        self.clients: Final = whole_number("clients", clients, at_least=1)
+        if not (self.app / "pyproject.toml").is_file():
+            raise FreshbandError(
+                f"{app} holds no Flower app; make one with: freshband flower new {app}"
+            )
+        self._own_folder = folder is None
+        self.folder = Path(tempfile.mkdtemp(prefix="freshband-")) if folder is None else folder
+        self.name: Final = uuid.uuid4().hex
+        self.nodes: dict[int, subprocess.Popen[bytes]] = {}
+        self.superlink: subprocess.Popen[bytes] | None = None
+        self.port = _free_port()
+        self._logs: list[IO[bytes]] = []
+
+    def __enter__(self) -> Deployment:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------------------ starting
+
+    def start(self) -> None:
+        """Start the SuperLink, register all keys, start the SuperNodes."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.certificates = make_certificates(self.folder / "certificates", (_HOST, "localhost"))
+        home = self.folder / "flwr"
+        home.mkdir(exist_ok=True)
+        config = (
+            f'[superlink]\ndefault = "freshband"\n\n[superlink.freshband]\n'
+            f'address = "{_HOST}:{self.port}"\n'
+            f'root-certificates = "{self.certificates.authority}"\n'
+        )
+        (home / "config.toml").write_text(config, encoding="utf-8")
+        self.superlink = self._spawn(
+            "superlink",
+            ["flower-superlink", "--host", _HOST, "--port", str(self.port),
+             *self._server_files(), "--enable-supernode-auth",
+             "--disable-runtime-dependency-installation"],
+        )  # fmt: skip
+        self._wait_for_port(self.superlink)
+        keys = [self.new_key(f"client-{client}") for client in range(self.clients)]
+        self.register([public for _, public in keys])
+        for client in range(self.clients):
+            self.start_node(client)
+
+    def new_key(self, name: str) -> tuple[Path, Path]:
+        """Make a key pair; return the paths of the private and the public half."""
+        return make_node_key(self.folder / "keys", name)
+
+    def register(self, keys: Sequence[Path]) -> None:
+        """Put public keys on the SuperLink's list."""
+        asked = [
+            self._flwr(["supernode", "register", str(key), "freshband"], f"register-{key.stem}")
+            for key in keys
+        ]
+        for process in asked:
+            if process.wait(timeout=120) != 0:
+                raise DeploymentError(f"a SuperNode's key was not registered; see {self.folder}")
+
+    def start_node(self, client: int, key: Path | None = None) -> subprocess.Popen[bytes]:
+        """Start a client's SuperNode, with the key made for it or another."""
+        private = self.folder / "keys" / f"client-{client}" if key is None else key
+        node = self._spawn(
+            f"client-{client}",
+            ["flower-supernode", "--superlink", f"{_HOST}:{self.port}",
+             "--root-certificates", str(self.certificates.authority),
+             "--auth-supernode-private-key", str(private),
+             "--host", _HOST, "--port", str(_free_port()), *self._server_files(),
+             "--node-config", f"partition-id={client} num-partitions={self.clients}"],
+        )  # fmt: skip
+        self.nodes[client] = node
+        return node
+
+    def kill_node(self, client: int) -> None:
+        """Kill a client's SuperNode and all it started, as a power cut would."""
+        self.kill(f"client-{client}")
+        self.nodes.pop(client).wait()
+
+    def restart_node(self, client: int, seconds: float = 120.0) -> None:
+        """Start a SuperNode anew, again and again until the SuperLink takes it back.
+
+        It takes a node that was killed for alive until its heartbeats are missed, for up to a
+        minute, and refuses the same key meanwhile.
+        """
+        log = self.folder / f"client-{client}.log"
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            already = log.read_bytes().count(b"SuperNode ID") if log.exists() else 0
+            node = self.start_node(client)
+            while node.poll() is None and time.monotonic() < end:
+                if log.read_bytes().count(b"SuperNode ID") > already:
+                    return
+                time.sleep(0.2)
+            self.kill_node(client)
+            time.sleep(2.0)
+        raise DeploymentError(f"client {client} was not taken back; see {log}")
+
+    def kill(self, who: str) -> None:
+        """Kill a process started here, by the name of its log, and all it started."""
+        for pid in _marked(f"{self.name}/{who}"):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    # ------------------------------------------------------------------------------ a run
+
+    def run(
+        self,
+        config: Mapping[str, Any] | None = None,
+        tell: Callable[[str], None] = lambda line: None,
+        timeout: float | None = None,
+    ) -> int:
+        """Run the app, tell each line of its log, and wait for the end; return 0 if all is well.
+
+        Parameters
+        ----------
+        config : mapping, optional
+            What to change in the app's configuration.
+        tell : callable, optional
+            Gets each line of the log.
+        timeout : float, optional
+            Seconds to wait for the end, at most; then the code is 124.
+        """
+        process = self.begin_run(config)
+        try:
+            code = _follow(process, tell, timeout)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        return code or (0 if self.status() == "finished:completed" else 1)
+
+    def begin_run(self, config: Mapping[str, Any] | None = None) -> subprocess.Popen[bytes]:
+        """Start the app; return the process that prints its log."""
+        changes = " ".join(f"{key}={_toml(value)}" for key, value in (config or {}).items())
+        command = ["run", str(self.app), "freshband", "--stream"]
+        if changes:
+            command += ["--run-config", changes]
+        return self._flwr(command)
+
+    def status(self) -> str:
+        """Return the status of the newest run, such as ``"finished:completed"``."""
+        process = self._flwr(["list", "freshband", "--format", "json"])
+        answer = process.communicate(timeout=60)[0].decode()
+        try:
+            runs = json.loads(answer[answer.index("{") :])["runs"]
+            return str(max(runs, key=lambda run: str(run["pending-at"]))["status"])
+        except (ValueError, KeyError):
+            raise DeploymentError(f"Flower does not say how the run went: {answer}") from None
+
+    # ------------------------------------------------------------------------------ ending
+
+    def close(self) -> None:
+        """End every process started here, at once and for certain; may be called again."""
+        processes = [*self.nodes.values(), *([self.superlink] if self.superlink else [])]
+        for process in processes:
+            if process.poll() is None:
+                process.terminate()
+        end = time.monotonic() + 5.0
+        for process in processes:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=max(0.0, end - time.monotonic()))
+        for _ in range(50):  # some start others while they end
+            left = _marked(self.name)
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if not left:
+                break
+            time.sleep(0.1)
+        for process in processes:
+            if process.poll() is None:  # where /proc does not tell who is whose
+                process.kill()
+            process.wait()
+        for log in self._logs:
+            log.close()
+        self.nodes, self.superlink, self._logs = {}, None, []
+        if self._own_folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    # ------------------------------------------------------------------------------ processes
+
+    def _server_files(self) -> list[str]:
+        files = self.certificates
+        return ["--ssl-ca-certfile", str(files.authority), "--ssl-certfile", str(files.server),
+                "--ssl-keyfile", str(files.key)]  # fmt: skip
+
+    def _environment(self, who: str) -> dict[str, str]:
+        bin_folder = str(Path(sys.executable).parent)
+        path = os.pathsep.join([bin_folder, os.environ.get("PATH", "")])
+        return {
+            **os.environ,
+            **_QUIET,
+            "PATH": path,
+            "FLWR_HOME": str(self.folder / "flwr"),
+            _MARK: f"{self.name}/{who}",
+        }
+
+    def _spawn(self, who: str, command: list[str]) -> subprocess.Popen[bytes]:
+        log = (self.folder / f"{who}.log").open("ab")
+        self._logs.append(log)
+        return subprocess.Popen(
+            [str(Path(sys.executable).parent / command[0]), *command[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=self._environment(who),
+            start_new_session=True,  # Ctrl-C is ours to handle
+        )
+
+    def _flwr(self, arguments: list[str], log: str | None = None) -> subprocess.Popen[bytes]:
+        """Start Flower's command line; its output goes to a log or a pipe."""
+        command = [str(Path(sys.executable).parent / "flwr"), *arguments]
+        if log is not None:
+            return self._spawn(log, ["flwr", *arguments])
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=self._environment("flwr"),
+            start_new_session=True,
+        )
+
+    def _wait_for_port(self, process: subprocess.Popen[bytes], seconds: float = 90.0) -> None:
+        context = ssl.create_default_context(cafile=str(self.certificates.authority))
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if process.poll() is not None:
+                break
+            with (
+                suppress(OSError),
+                socket.create_connection((_HOST, self.port), timeout=2.0) as plain,
+                context.wrap_socket(plain, server_hostname=_HOST),
+            ):
+                return
+            time.sleep(0.2)
+        log = (self.folder / "superlink.log").read_text(errors="replace").strip()
+        raise DeploymentError(f"the SuperLink did not start: {log[-300:]}")
+
+
+def _follow(
+    process: subprocess.Popen[bytes], tell: Callable[[str], None], timeout: float | None
+) -> int:
+    """Tell what a process prints, line by line, until it ends; return its code."""
+    assert process.stdout is not None
+    end = None if timeout is None else time.monotonic() + timeout
+    os.set_blocking(process.stdout.fileno(), False)
+    pending = b""
+    while True:
+        ended = process.poll() is not None
+        pending += process.stdout.read() or b""
+        *lines, pending = pending.split(b"\n")
+        for line in lines:
+            tell(line.decode(errors="replace"))
+        if ended:
+            return process.returncode
+        if end is not None and time.monotonic() > end:
+            return 124
+        time.sleep(0.1)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _marked(mark: str) -> list[int]:
+    """Return the processes that carry a mark in their environment: they or a parent got it here."""
+    wanted = f"{_MARK}={mark}".encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parts = (entry / "environ").read_bytes().split(b"\0")
+            if any(part == wanted or part.startswith(wanted + b"/") for part in parts):
+                found.append(int(entry.name))
+    return found
+
+
+def _toml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else json.dumps(value)

@@ -1,0 +1,143 @@
+"""The client's side: a Flower mod that knows channels, keeps updates and reports errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+
+from freshband.flower.wire import RECORD, Arrays, Order, to_arrays, to_record
+
+if TYPE_CHECKING:
+    from flwr.clientapp.typing import ClientAppCallable, Mod
+
+__all__ = ["MeasureError", "OnChannel", "channel_mod"]
+
+OnChannel: TypeAlias = Callable[[int, Context], None]
+MeasureError: TypeAlias = Callable[[ArrayRecord, Context], float]
+
+_SENT, _TAKEN = f"{RECORD}.sent", f"{RECORD}.taken"
+_ALONE: Final = 1.0 - 1e-12  # a client with all the weight leaves nothing to compare with
+
+
+def channel_mod(
+    on_channel: OnChannel | None = None, measure_error: MeasureError | None = None
+) -> Mod:
+    """Return the mod a ClientApp needs to take part: ``ClientApp(mods=[channel_mod()])``.
+
+    It tells the server which client this node is (``partition-id`` of the node's configuration),
+    hands the assigned channel to ``on_channel``, keeps the update to send it again where the
+    server asks for that, and reports the error of the model without this client where the
+    scheduler wants contributions. The training function stays as it is in any Flower app.
+
+    Parameters
+    ----------
+    on_channel : callable, optional
+        ``on_channel(channel, context)`` is called with training done and the answer about to
+        leave: switch the radio, the route or the gateway here. -1 means no channel this round. If
+        it raises, the server hears of an error and of no channel.
+    measure_error : callable, optional
+        ``measure_error(arrays, context)`` returns the share in [0, 1] of the client's validation
+        samples that a model gets wrong. Needed with ``+priority`` and contribution weights.
+
+    Notes
+    -----
+    The model without the client is `(w - ζ_m w_m) / (1 - ζ_m)` (42), from the model received, the
+    weight it came with and the client's own last update that the server took, which the node
+    keeps. A node that was restarted has lost it and measures the model itself.
+    """
+
+    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        order = Order.read(message.content) if message.has_content() else None
+        if order is None:
+            return call_next(message, context)
+        if order.task == "hello":
+            return _answer(message, client=int(context.node_config.get("partition-id", -1)))
+        if order.task == "resend":
+            return _resend(message, context, order, on_channel)
+        _note_taken(context, order)
+        error = None
+        if order.value and measure_error is not None:
+            error = measure_error(_without(message, context, order), context)
+        del message.content[RECORD]  # the user's function sees a message of its strategy
+        reply = call_next(message, context)
+        if reply.has_error():
+            return reply
+        said: dict[str, int | float] = {"order": order.round}
+        if error is not None:
+            said["error"] = float(error)
+        if order.keep or order.value:
+            _keep(context, order, reply, said)
+        if on_channel is not None:
+            on_channel(order.channel, context)
+        reply.content[RECORD] = MetricRecord(dict(said))
+        return reply
+
+    return mod
+
+
+def _answer(message: Message, **said: int) -> Message:
+    return Message(RecordDict({RECORD: MetricRecord(dict(said))}), reply_to=message)
+
+
+def _resend(
+    message: Message, context: Context, order: Order, on_channel: OnChannel | None
+) -> Message:
+    """Answer with the update that was kept, or say that there is none."""
+    kept = _name_of(context, _SENT)
+    if kept != (str(context.run_id), order.round):
+        return _answer(message, order=order.round, lost=1)
+    content = RecordDict(
+        {
+            "arrays": context.state[f"{_SENT}.arrays"],
+            "metrics": context.state[f"{_SENT}.metrics"],
+            RECORD: context.state[f"{_SENT}.said"],
+        }
+    )
+    if on_channel is not None:
+        on_channel(order.channel, context)
+    return Message(content, reply_to=message)
+
+
+def _keep(context: Context, order: Order, reply: Message, said: dict[str, int | float]) -> None:
+    arrays = list(reply.content.array_records.values())
+    metrics = list(reply.content.metric_records.values())
+    state = context.state
+    state[_SENT] = ConfigRecord({"run": str(context.run_id), "order": order.round})
+    state[f"{_SENT}.arrays"] = arrays[0] if arrays else ArrayRecord()
+    state[f"{_SENT}.metrics"] = metrics[0] if metrics else MetricRecord()
+    state[f"{_SENT}.said"] = MetricRecord(dict(said))
+
+
+def _name_of(context: Context, key: str) -> tuple[str, int] | None:
+    record = context.state.get(key)
+    if not isinstance(record, ConfigRecord):
+        return None
+    return str(record["run"]), cast(int, record["order"])
+
+
+def _note_taken(context: Context, order: Order) -> None:
+    """Remember the update the server took: it is this client's part of the model."""
+    wanted = (str(context.run_id), order.taken)
+    if order.value and order.taken and _name_of(context, _SENT) == wanted:
+        context.state[_TAKEN] = context.state[_SENT]
+        context.state[f"{_TAKEN}.arrays"] = context.state[f"{_SENT}.arrays"]
+
+
+def _without(message: Message, context: Context, order: Order) -> ArrayRecord:
+    """Return the model without this client, equation (42)."""
+    whole = next(iter(message.content.array_records.values()))
+    known = _name_of(context, _TAKEN) == (str(context.run_id), order.taken)
+    if not known or not order.taken or order.weight >= _ALONE:
+        return whole
+    own = to_arrays(cast(ArrayRecord, context.state[f"{_TAKEN}.arrays"]))
+    rest: Arrays = {}
+    for name, array in to_arrays(whole).items():
+        if array.dtype.kind == "f":
+            zeta = array.dtype.type(order.weight)
+            rest[name] = ((array - zeta * own[name]) / (1 - zeta)).astype(array.dtype)
+        else:
+            rest[name] = array
+    return to_record({name: np.asarray(array) for name, array in rest.items()})

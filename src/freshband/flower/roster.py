@@ -1,0 +1,97 @@
+"""Who is there: which node of Flower's is which client."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from flwr.app import ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+
+from freshband.flower.wire import RECORD, Order
+
+__all__ = ["Roster", "pauses"]
+
+_log = logging.getLogger("flwr")
+_PATIENCE: Final = 5.0  # seconds before a node that failed to answer is asked again
+
+
+class Roster:
+    """Asks nodes who they are and remembers it.
+
+    A node says its ``partition-id``. The first to claim a client keeps it for as long as Flower
+    knows the node, so nobody can push another one out.
+
+    Parameters
+    ----------
+    grid : flwr.serverapp.Grid
+        Where the nodes are.
+    n_clients : int >= 1
+        M: clients are 0 … M - 1.
+    """
+
+    def __init__(self, grid: Grid, n_clients: int) -> None:
+        self.grid = grid
+        self.n_clients = n_clients
+        self.nodes: dict[int, int] = {}  # by client
+        self._asked: dict[str, int] = {}
+        self._known: set[int] = set()
+        self._again: dict[int, float] = {}
+
+    def wait(self, seconds: float) -> None:
+        """Wait until every client is there, or so long."""
+        end = time.monotonic() + seconds
+        for pause in pauses():
+            self.refresh()
+            if len(self.nodes) == self.n_clients or time.monotonic() >= end:
+                break
+            time.sleep(min(pause, max(0.0, end - time.monotonic())))
+        absent = sorted(set(range(self.n_clients)) - set(self.nodes))
+        if absent:
+            _log.warning("freshband: going on without clients %s, which are not there", absent)
+
+    def refresh(self) -> None:
+        """Hear who answered, ask who is new, forget who is gone. Does not wait."""
+        for reply in self.grid.pull_messages(list(self._asked)) if self._asked else []:
+            node = self._asked.pop(reply.metadata.reply_to_message_id, None)
+            if node is None:
+                continue
+            said = reply.content.get(RECORD) if reply.has_content() else None
+            if isinstance(said, MetricRecord):
+                self._enter(node, said.get("client"))
+            else:  # it failed: ask again, in a while
+                why = reply.error.reason if reply.has_error() else "no answer of channel_mod's"
+                _log.warning("freshband: node %s cannot say who it is: %s", node, why)
+                self._again[node] = time.monotonic() + _PATIENCE
+        present = set(self.grid.get_node_ids())
+        self._known &= present
+        now = time.monotonic()
+        for node in [node for node, when in self._again.items() if when <= now]:
+            self._known.discard(node)
+            del self._again[node]
+        self.nodes = {client: node for client, node in self.nodes.items() if node in present}
+        for node in sorted(present - self._known):
+            content = RecordDict({RECORD: Order("hello").to_record(), "config": ConfigRecord()})
+            message = Message(content, dst_node_id=node, message_type=MessageType.TRAIN, ttl=60.0)
+            for name in self.grid.push_messages([message]):
+                if name:
+                    self._asked[name] = node
+                    self._known.add(node)
+
+    def _enter(self, node: int, client: object) -> None:
+        if not isinstance(client, int) or not 0 <= client < self.n_clients:
+            _log.warning("freshband: node %s says it is client %s, ignored", node, client)
+        elif client in self.nodes:
+            _log.warning("freshband: node %s says it is client %s, as another", node, client)
+        else:
+            self.nodes[client] = node
+
+
+def pauses(first: float = 0.01, most: float = 0.5) -> Iterator[float]:
+    """Yield ever longer pauses, for waiting without asking all the time."""
+    pause = first
+    while True:
+        yield pause
+        pause = min(1.5 * pause, most)

@@ -1,0 +1,1 @@
+"""A ready Flower app: handwritten digits, learned over channels nobody can trust."""

@@ -1,0 +1,162 @@
+"""What server and clients say to each other, and how it is read without trusting it.
+
+Everything travels in Flower's train messages. Beside the model and the configuration of the
+user's strategy an order holds the record ``freshband``, which `freshband.flower.channel_mod`
+reads; the answer holds a record of the same name. A client that stays with Flower's own messages
+never sees either.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias, cast
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from numpy.typing import NDArray
+
+__all__ = ["RECORD", "Arrays", "Order", "Update", "read_update", "to_arrays", "to_record"]
+
+RECORD: Final = "freshband"
+Arrays: TypeAlias = dict[str, NDArray[Any]]
+Task: TypeAlias = Literal["hello", "train", "resend"]
+_TASKS: Final = ("hello", "train", "resend")
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """What the server asks of one client.
+
+    Attributes
+    ----------
+    task : {"hello", "train", "resend"}
+        Say who you are; train on this model; send again what you trained.
+    round : int
+        The round in which the training was ordered: with the client, the name of its update.
+    channel : int
+        The channel to send on, -1 for none.
+    weight : float
+        The client's share `ζ` of the model, for the model without it (42).
+    taken : int
+        The order whose update the server last took of this client, 0 for none.
+    keep : bool
+        Whether to keep the update, to send it again.
+    value : bool
+        Whether to report the error of the model without this client.
+    """
+
+    task: Task
+    round: int = 0
+    channel: int = -1
+    weight: float = 0.0
+    taken: int = 0
+    keep: bool = False
+    value: bool = False
+
+    def to_record(self) -> ConfigRecord:
+        """Return the order as a record of a message."""
+        return ConfigRecord(dataclasses.asdict(self))
+
+    @classmethod
+    def read(cls, content: RecordDict) -> Order | None:
+        """Return the order in a message, or None if there is none."""
+        record = content.get(RECORD)
+        if not isinstance(record, ConfigRecord) or record.get("task") not in _TASKS:
+            return None
+        known = {field.name for field in dataclasses.fields(cls)}
+        return cls(**{name: cast(Any, value) for name, value in record.items() if name in known})
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Update:
+    """What a client trained, as it reached the server.
+
+    Attributes
+    ----------
+    order : int
+        The round in which it was ordered.
+    version : int
+        Of the model it began from.
+    arrays : dict of arrays
+        The client's model after training; empty where it could not be read.
+    metrics : dict
+        Numbers it came with, such as ``num-examples``.
+    error : float
+        Share of its validation samples the model without it gets wrong, NaN if not reported.
+    problem : str
+        Why it must be refused, or "".
+    """
+
+    order: int
+    version: int
+    arrays: Arrays
+    metrics: dict[str, Any]
+    error: float
+    problem: str = ""
+
+
+def to_record(arrays: Mapping[str, NDArray[Any]]) -> ArrayRecord:
+    """Return arrays as Flower sends them."""
+    return ArrayRecord({name: Array(np.ascontiguousarray(a)) for name, a in arrays.items()})
+
+
+def to_arrays(record: ArrayRecord) -> Arrays:
+    """Return the arrays of a record, which own their memory."""
+    return {name: np.array(array.numpy()) for name, array in record.items()}
+
+
+def read_update(reply: Message, order: int, version: int, model: Arrays) -> Update:
+    """Read what a client sent; nothing in it is believed before it is checked.
+
+    Parameters
+    ----------
+    reply : Message
+        With content.
+    order, version : int
+        What was asked of the client, and the version it was given.
+    model : dict of arrays
+        The names, shapes and types the update must have.
+    """
+    content = reply.content
+    said = content.get(RECORD)
+    error = math.nan
+    metrics: dict[str, Any] = {}
+    try:
+        if isinstance(said, MetricRecord) and "error" in said:
+            error = float(cast(float, said["error"]))
+        for name, record in content.metric_records.items():
+            if name != RECORD:
+                metrics |= dict(record)
+        arrays, problem = _read_arrays(content, model)
+    except Exception as trouble:  # whatever a stranger's bytes may cause
+        arrays, problem = {}, f"it cannot be read: {type(trouble).__name__}: {trouble}"
+    if not isinstance(said, MetricRecord) or said.get("order") != order:
+        problem = problem or f"it does not answer the order of round {order}"
+    if not (math.isnan(error) or 0.0 <= error <= 1.0):
+        problem = problem or f"its error must be in [0, 1], got {error}"
+    return Update(order, version, {} if problem else arrays, metrics, error, problem)
+
+
+def _read_arrays(content: RecordDict, model: Arrays) -> tuple[Arrays, str]:
+    records = list(content.array_records.values())
+    if len(records) != 1:
+        return {}, f"it must hold one ArrayRecord, got {len(records)}"
+    record = records[0]
+    if set(record) != set(model):
+        odd = sorted(set(record) ^ set(model))[0]
+        return {}, f"its arrays must be those of the model, {odd!r} is not in both"
+    for name, like in model.items():  # before the bytes are looked at
+        if tuple(record[name].shape) != like.shape:
+            return {}, f"{name!r} must have the shape {like.shape}, got {tuple(record[name].shape)}"
+    arrays = {}
+    for name, like in model.items():
+        array = np.asarray(record[name].numpy())
+        if array.shape != like.shape or array.dtype != like.dtype:
+            got = f"{array.shape} of {array.dtype}"
+            return {}, f"{name!r} must be {like.shape} of {like.dtype}, got {got}"
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            return {}, f"{name!r} must be finite"
+        arrays[name] = np.array(array)
+    return arrays, ""

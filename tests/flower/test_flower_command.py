@@ -1,0 +1,118 @@
+"""``freshband flower new``, and what is said where something is missing."""
+
+import ast
+import stat
+import subprocess
+import sys
+import tomllib
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+pytest.importorskip("flwr")
+pytest.importorskip("torch")
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+from typer.testing import CliRunner
+
+from freshband.cli.app import app
+from freshband.errors import FreshbandError, ParameterError
+from freshband.flower import channel_mod, read_training
+from freshband.flower.certificates import make_certificates, make_node_key
+from freshband.flower.deployment import Deployment
+from freshband.flower.uplinks import DeadlineUplink, SimulatedUplink, Uplink
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["flower", *map(str, arguments)])
+
+
+def test_new_writes_an_app_that_flower_takes(tmp_path):
+    folder = tmp_path / "My-Digits"
+    done = run("new", folder, "--clients", "3", "--rounds", "5")
+    assert done.exit_code == 0, done.output
+    project = tomllib.loads((folder / "pyproject.toml").read_text())
+    components = project["tool"]["flwr"]["app"]["components"]
+    assert components["serverapp"] == "my_digits.server_app:app"
+    assert project["project"]["dependencies"] == []
+    settings = read_training(project["tool"]["flwr"]["app"]["config"])
+    assert (settings.clients, settings.rounds, settings.matching) == (3, 5, None)
+    for path in (folder / "my_digits").glob("*.py"):
+        ast.parse(path.read_text())
+        assert "freshband.flower.template" not in path.read_text()
+    from flwr.cli.config_utils import load_and_validate
+
+    load_and_validate(folder / "pyproject.toml")
+
+
+def test_new_overwrites_nothing(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    done = run("new", tmp_path)
+    assert isinstance(done.exception, FreshbandError)
+    assert "something already" in str(done.exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_up_wants_an_app(tmp_path):
+    with pytest.raises(FreshbandError, match="freshband flower new"):
+        Deployment(tmp_path, 2)
+
+
+def test_without_flower_it_says_what_to_install(tmp_path):
+    code = (
+        "import sys; sys.modules['flwr'] = None\n"
+        "import importlib.util as util; real = util.find_spec\n"
+        "util.find_spec = lambda name, *more: None if name == 'flwr' else real(name, *more)\n"
+        "import freshband\n"
+        "try:\n    import freshband.flower\n"
+        "except freshband.errors.FreshbandError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'freshband[flower]'" in done.stdout
+
+
+def test_certificates_are_what_they_should_be(tmp_path):
+    made = make_certificates(tmp_path, ["fl.example.org", "10.0.0.7"])
+    server = x509.load_pem_x509_certificate(made.server.read_bytes())
+    authority = x509.load_pem_x509_certificate(made.authority.read_bytes())
+    server.verify_directly_issued_by(authority)
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["fl.example.org"]
+    assert [str(ip) for ip in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.7"]
+    assert server.not_valid_after_utc - datetime.now(UTC) < timedelta(days=31)
+    assert stat.S_IMODE(made.key.stat().st_mode) == 0o600
+    assert not list(tmp_path.glob("ca.key"))
+    private, public = make_node_key(tmp_path, "client-0")
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    known = load_ssh_private_key(private.read_bytes(), None).public_key()
+    assert load_ssh_public_key(public.read_bytes()) == known
+
+
+def test_uplinks_keep_the_contract():
+    for uplink in (SimulatedUplink("piecewise", rounds=9), DeadlineUplink(5, deadline=1.0)):
+        assert isinstance(uplink, Uplink)
+        assert uplink.n_channels == 5
+    with pytest.raises(ParameterError, match="deadline"):
+        DeadlineUplink(5, deadline=0.0)
+
+
+def test_the_example_of_an_uplink_runs(capsys):
+    from tests.test_examples import load
+
+    load("flower_uplink").main()
+    assert "would run: ip route replace" in capsys.readouterr().out
+
+
+def test_the_mod_leaves_other_messages_alone():
+    from flwr.app import Context, Message, RecordDict
+
+    from tests.flower.playground import identify
+
+    identify()
+    seen = []
+    message = Message(RecordDict(), dst_node_id=1, message_type="train")
+    mod = channel_mod(on_channel=lambda channel, context: seen.append(channel))
+    context = Context(1, 1, {}, RecordDict(), {})
+    assert mod(message, context, lambda message, context: message) is message
+    assert seen == []

@@ -1,0 +1,303 @@
+"""The loop over a grid in this process: the same run as the engine's, and what can go wrong."""
+
+import dataclasses
+import functools
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+pytest.importorskip("torch")
+
+from flwr.app import Array, ArrayRecord
+from flwr.serverapp import strategy
+
+from freshband.errors import FileError, ParameterError
+from freshband.federated import Federation, Training
+from freshband.flower import (
+    DeadlineUplink,
+    StrategyAggregation,
+    build_rounds,
+)
+from freshband.flower.template.task import open_task
+from tests.flower.playground import Playground, digits_client
+
+SMALL = {"model": "mlp", "clients": 4, "rounds": 8, "seed": 3, "path": "threads"}
+SAME = (
+    "ages", "variance", "assignment", "delivered", "refused", "alarm", "staleness", "trained",
+    "bytes_up", "bytes_down",
+)  # fmt: skip
+CLOSE = (
+    "accuracy", "loss", "weights", "steps", "contributions", "errors", "priorities",
+    "channel_means",
+)  # fmt: skip
+
+
+def play(config, *, change=None, delay=lambda client, order: 0.0, on_channel=None, **options):
+    settings = Training(**config)
+    grid = Playground(digits_client(config, on_channel, change), settings.clients, delay)
+    task = open_task(settings)
+    rounds = build_rounds(
+        settings,
+        grid,
+        ArrayRecord(task.model().state_dict()),
+        sizes=task.partition.sizes,
+        evaluate=lambda t, arrays: task.examine(task.model(arrays)),
+        **{"wait_for_clients": 2.0, **options},
+    )
+    return rounds, grid
+
+
+@functools.lru_cache
+def in_one_process(**config):
+    with Federation(Training(**config)) as federation:
+        return list(federation), federation.module()
+
+
+def assert_same(records, others):
+    assert len(records) == len(others)
+    for mine, other in zip(records, others, strict=True):
+        for name in SAME:
+            assert np.array_equal(getattr(mine, name), getattr(other, name)), (mine.round, name)
+        for name in CLOSE:
+            np.testing.assert_allclose(
+                getattr(mine, name), getattr(other, name), rtol=2e-4, atol=2e-5, err_msg=name
+            )
+
+
+def assert_same_model(rounds, module):
+    for name, weights in module.named_parameters():
+        np.testing.assert_allclose(
+            rounds.model[name], weights.detach().numpy(), rtol=1e-4, atol=1e-5, err_msg=name
+        )
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"weights": "size", "aggregation": "mean_one", "server_lr": 0.5},
+        {"matching": "priority", "weights": "contribution"},
+        {"matching": "priority", "contribution": "fedce"},
+        {"algorithm": "fedasync"},
+        {"algorithm": "fedbuff", "buffer_size": 3},
+        {"clip_norm": 0.2, "scheduler": "random"},
+    ],
+    ids=["paper", "sizes", "priority", "fedce", "fedasync", "fedbuff", "clipped"],
+)
+def test_simulated_uplink_is_the_run_of_one_process(more):
+    config = {**SMALL, **more}
+    rounds, _ = play(config)
+    records = list(rounds)
+    others, module = in_one_process(**config)
+    assert_same(records, others)
+    assert_same_model(rounds, module)
+    assert sum(record.delivered.sum() for record in records) > 0
+    assert any((record.staleness > 0).any() for record in records)  # something was kept and sent
+
+
+def test_killed_and_resumed_is_the_run_never_killed(tmp_path):
+    config = {**SMALL, "matching": "priority"}
+    rounds, _ = play(config, checkpoint=tmp_path)
+    for record in rounds:
+        if record.round == 5:
+            break
+    rounds.step()  # a round that is lost with the process: its checkpoint goes too
+    for path in tmp_path.glob("round-00000006*"):
+        path.unlink()
+    again, _ = play(config, checkpoint=tmp_path)
+    assert again.round == 5
+    records = [*again.records, *again]
+    others, module = in_one_process(**config)
+    # A new run of Flower's has lost the clients' own models: errors may differ from there on.
+    assert [record.round for record in records] == list(range(1, 9))
+    assert_same(records[:5], others[:5])
+    plain = {**SMALL}
+    rounds, _ = play(plain, checkpoint=tmp_path / "plain")
+    for record in rounds:
+        if record.round == 5:
+            break
+    again, _ = play(plain, checkpoint=tmp_path / "plain")
+    others, module = in_one_process(**plain)
+    assert_same([*again.records, *again], others)
+    assert_same_model(again, module)
+
+
+def test_a_checkpoint_of_another_problem_is_refused(tmp_path):
+    rounds, _ = play({**SMALL, "rounds": 3}, checkpoint=tmp_path)
+    list(rounds)
+    with pytest.raises(FileError, match="seed"):
+        play({**SMALL, "rounds": 3, "seed": 4}, checkpoint=tmp_path)
+
+
+def spoil(reply, how):
+    record = next(iter(reply.content.array_records.values()))
+    name = next(iter(record))
+    array = record[name].numpy().copy()
+    if how == "nan":
+        array[:] = np.nan
+    elif how == "shape":
+        array = array[..., :1]
+    elif how == "type":
+        array = array.astype(np.int32)
+    elif how == "bytes":
+        record[name] = Array(str(array.dtype), array.shape, "numpy.ndarray", b"not numpy")
+        return reply
+    elif how == "missing":
+        del record[name]
+        return reply
+    record[name] = Array(array)
+    return reply
+
+
+@pytest.mark.parametrize("how", ["nan", "shape", "type", "bytes", "missing"])
+def test_what_cannot_be_an_update_is_refused(how):
+    def change(client, round, reply):
+        return spoil(reply, how) if client == 1 else reply
+
+    rounds, _ = play(SMALL, change=change)
+    records = list(rounds)
+    assert any(record.refused[1] for record in records)
+    assert not any(record.delivered[1] for record in records)
+    assert not any(record.refused[[0, 2, 3]].any() for record in records)
+    assert all(np.isfinite(array).all() for array in rounds.model.values())
+    assert records[-1].ages[1] == 1 + len(records)
+    assert sum(record.delivered.sum() for record in records) > 0
+
+
+def test_a_client_that_raises_is_unknown_and_gets_the_next_model():
+    seen = []
+
+    def change(client, round, reply):
+        if client == 2 and round <= 3:
+            seen.append(round)
+            raise ValueError("no such thing")
+        return reply
+
+    rounds, _ = play(SMALL, change=change)
+    outcomes = []
+    observe = rounds.coordinator.observe
+    rounds.coordinator.observe = lambda outcome: (outcomes.append(outcome), observe(outcome))[1]
+    records = list(rounds)
+    assert seen == [1, 2, 3]
+    assert [outcome[2] for outcome in outcomes[:3]] == [None, None, None]
+    assert any(record.delivered[2] for record in records[3:])
+
+
+def late(client, order):
+    return 0.35 if client == 0 and order["task"] == "train" and order["round"] == 1 else 0.0
+
+
+def test_a_late_answer_is_a_pending_update_and_counts_once():
+    uplink = DeadlineUplink(n_channels=6, deadline=0.25, resends=False)
+    rounds, grid = play({**SMALL, "rounds": 4}, delay=late, uplink=uplink)
+    records = list(rounds)
+    first = [record.delivered[0] for record in records]
+    assert not first[0]
+    assert sum(record.delivered[0] and record.staleness[0] > 0 for record in records) == 1
+    trained = [order for client, order in grid.log if client == 0 and order["task"] == "train"]
+    assert len(trained) == sum(first) + (not first[-1])  # never two orders at a time
+
+
+def test_an_overdue_client_sends_again_on_a_new_channel():
+    heard = []
+    uplink = DeadlineUplink(n_channels=6, deadline=0.2)
+    rounds, grid = play(
+        {**SMALL, "rounds": 3},
+        delay=lambda client, order: 99.0 if client == 0 and order["task"] == "train" else 0.0,
+        uplink=uplink,
+        on_channel=lambda channel, context: heard.append(
+            (context.node_config["partition-id"], channel)
+        ),
+    )
+    records = list(rounds)
+    assert [bool(record.delivered[0]) for record in records] == [False, True, False]
+    assert records[1].staleness[0] == 1
+    again = [order for client, order in grid.log if order["task"] == "resend"]
+    assert [order["round"] for order in again] == [1]
+    assert (0, int(records[1].assignment[0])) in heard
+    for record in records:
+        assert {(1, int(record.assignment[1]))} <= set(heard)
+
+
+def test_an_order_nobody_answers_is_given_up():
+    uplink = DeadlineUplink(n_channels=6, deadline=0.1, resends=False)
+    rounds, _ = play(
+        {**SMALL, "rounds": 5},
+        delay=lambda client, order: 99.0 if client == 3 and order["round"] == 1 else 0.0,
+        uplink=uplink,
+        ttl=0.15,
+    )
+    records = list(rounds)
+    assert not records[0].delivered[3]
+    assert any(record.delivered[3] for record in records)
+
+
+def test_a_node_that_leaves_is_unknown_and_comes_back():
+    uplink = DeadlineUplink(n_channels=6, deadline=0.1)
+    rounds, grid = play({**SMALL, "rounds": 6}, uplink=uplink)
+    rounds.step()
+    grid.absent.add(101)
+    away = [rounds.step() for _ in range(2)]
+    grid.absent.clear()
+    back = [rounds.step() for _ in range(3)]
+    assert not any(record.delivered[1] for record in away)
+    assert back[-1].delivered[1]
+
+
+@pytest.mark.parametrize("name", ["FedAvg", "FedAdam", "FedProx", "Krum"])
+def test_any_strategy_aggregates(name, tmp_path):
+    def wrapped():
+        return StrategyAggregation(getattr(strategy, name)())
+
+    rounds, _ = play({**SMALL, "rounds": 6}, aggregation=wrapped(), checkpoint=tmp_path)
+    records = list(rounds)
+    assert all(np.isfinite(array).all() for array in rounds.model.values())
+    assert records[-1].round == 6
+    resumed, _ = play({**SMALL, "rounds": 6}, aggregation=wrapped(), checkpoint=tmp_path)
+    assert resumed.round == 6
+    before, after = rounds.aggregation.memory(), resumed.aggregation.memory()
+    assert before.keys() == after.keys()
+    assert all(np.array_equal(before[key], after[key]) for key in before)
+
+
+def test_fedavg_of_equal_clients_is_the_papers_rule():
+    config = {**SMALL, "rounds": 6}
+    wrapped = StrategyAggregation(strategy.FedAvg(), examples="equal")
+    rounds, _ = play(config, aggregation=wrapped)
+    records = list(rounds)
+    others, module = in_one_process(**config)
+    assert_same_model(rounds, module)
+    for mine, other in zip(records, others, strict=True):
+        assert np.array_equal(mine.ages, other.ages)
+
+
+def test_who_lies_about_examples_counts_as_one():
+    def change(client, round, reply):
+        reply.content["metrics"]["num-examples"] = -5.0
+        return reply
+
+    wrapped = StrategyAggregation(strategy.FedAvg())
+    rounds, _ = play({**SMALL, "rounds": 3}, aggregation=wrapped, change=change)
+    list(rounds)
+    assert all(np.isfinite(array).all() for array in rounds.model.values())
+
+
+def test_what_does_not_fit_together_is_refused():
+    with pytest.raises(ParameterError, match="n_channels must be >= n_clients"):
+        play(SMALL, uplink=DeadlineUplink(n_channels=3, deadline=1.0))
+    with pytest.raises(ParameterError, match="global_minus"):
+        play({**SMALL, "matching": "priority", "loo": "buffer"})
+    with pytest.raises(ParameterError, match="fedavg"):
+        play({**SMALL, "algorithm": "fedavg"})
+    wanting = StrategyAggregation(strategy.FedAvg(min_available_nodes=5))
+    rounds, _ = play(SMALL, aggregation=wanting)
+    with pytest.raises(ParameterError, match="5 nodes"):
+        rounds.step()
+
+
+def test_a_record_is_complete():
+    rounds, _ = play({**SMALL, "rounds": 3})
+    record = rounds.step()
+    assert all(field.name in record.to_json() for field in dataclasses.fields(record))
+    assert rounds.scheduler_seconds >= 0.0

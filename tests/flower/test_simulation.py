@@ -1,0 +1,72 @@
+"""Flower's own simulation engine plays the run that `freshband train` plays."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr")
+pytest.importorskip("torch")
+pytest.importorskip("ray")
+
+from freshband.federated import Federation, Training
+
+CONFIG = {
+    "clients": 4, "rounds": 6, "seed": 1, "model": "mlp", "path": "threads",
+    "matching": "priority",
+}  # fmt: skip
+
+
+def play(out):
+    """Play the template in Flower's engine, and write what happened."""
+    from flwr.app import ArrayRecord
+    from flwr.serverapp import ServerApp
+    from flwr.simulation import run_simulation
+
+    from freshband.flower import build_rounds
+    from freshband.flower.template.task import open_task
+    from tests.flower.playground import digits_client
+
+    settings = Training(**CONFIG)
+    server = ServerApp()
+
+    @server.main()
+    def main(grid, context):
+        task = open_task(settings)
+        rounds = build_rounds(settings, grid, ArrayRecord(task.model().state_dict()))
+        records = [json.loads(record.to_json()) for record in rounds]
+        model = {name: array.ravel().tolist() for name, array in rounds.model.items()}
+        Path(out).write_text(json.dumps({"records": records, "model": model}))
+
+    run_simulation(server, digits_client(CONFIG), 4, backend_config={"init_args": {"num_cpus": 2}})
+
+
+@pytest.mark.slow
+def test_the_simulation_engine_plays_the_same_run(tmp_path):
+    out = tmp_path / "out.json"
+    root = Path(__file__).parents[2]
+    paths = [str(root), str(root / "src"), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, __file__, str(out)], check=False, capture_output=True, text=True,
+        timeout=180, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+    )  # fmt: skip
+    assert out.exists(), done.stderr[-2000:]
+    found = json.loads(out.read_text())
+    with Federation(Training(**CONFIG)) as federation:
+        others = [json.loads(record.to_json()) for record in federation]
+        module = federation.module()
+    for mine, other in zip(found["records"], others, strict=True):
+        for name in ("ages", "delivered", "assignment", "alarm", "staleness", "trained"):
+            assert mine[name] == other[name], (mine["round"], name)
+        for name in ("contributions", "errors", "priorities", "weights", "steps"):
+            assert mine[name] == pytest.approx(other[name], rel=1e-4, abs=1e-5), name
+    for name, weights in module.named_parameters():
+        flat = weights.detach().ravel().tolist()
+        assert found["model"][name] == pytest.approx(flat, rel=1e-4, abs=1e-5), name
+
+
+if __name__ == "__main__":
+    play(sys.argv[1])
