@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=wo
 MKDOCS := NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format demo demo-schedulers docs docs-serve wheel-check bench coverage lock clean distclean
+.PHONY: help setup test test-deployment lint format demo demo-schedulers docs docs-serve wheel-check bench coverage lock clean distclean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1@\2/p' $(MAKEFILE_LIST) | \
@@ -35,8 +35,12 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m $(PIP_INSTALL) --constraint constraints.txt --editable '.[dev]'
 	@touch $(STAMP)
 
-test: lint ## Lint, then run all tests and doctests
-	$(PYTEST) $(PYTEST_ARGS)
+test: lint ## Lint, then run all tests and doctests, but those of test-deployment
+	$(PYTEST) -m 'not deployment' $(PYTEST_ARGS)
+
+# One at a time, and nothing else beside them: their deadlines are in seconds.
+test-deployment: setup ## Run the tests with real Flower servers and nodes (some minutes)
+	$(BIN)/python -m pytest -m deployment $(PYTEST_ARGS)
 
 lint: setup ## Check style, types and import directions
 	$(BIN)/ruff check .

@@ -25,7 +25,7 @@ from freshband.flower.deployment import Deployment, _marked
 from freshband.flower.scaffold import write_app
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.deployment,
     pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc"),
 ]
 
@@ -135,7 +135,7 @@ def test_a_killed_node_comes_back(tmp_path):
     out = tmp_path / "out"
     with Deployment(make_app(tmp_path), 2, tmp_path / "kept") as federation:
         config = {
-            "clients": 2, "rounds": 5, "uplink": "deadline", "deadline": 20.0, "stall": 10.0,
+            "clients": 2, "rounds": 9, "uplink": "deadline", "deadline": 20.0, "stall": 10.0,
             "out": str(out), "trouble": "1:1:stall",
         }  # fmt: skip
         log = federation.folder / "client-1.log"
