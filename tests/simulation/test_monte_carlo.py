@@ -552,6 +552,7 @@ def test_an_error_in_a_run_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 INTERRUPTED = """
 import os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells may ignore it
 import numpy as np
 import freshband
 from freshband.channels import StatesStream

@@ -318,9 +318,13 @@ def _run_all(plan: Plan, backend: Backend, progress: bool) -> list[Record]:
         if isinstance(backend, ThreadBackend):
             _compile(plan, bar)
         task = bar.add_task("simulating", total=plan.runs)
-        for run, record in backend.compute(play_run, plan, range(plan.runs), plan.stop):
-            records[run] = record
-            bar.advance(task)
+        try:
+            for run, record in backend.compute(play_run, plan, range(plan.runs), plan.stop):
+                records[run] = record
+                bar.advance(task)
+        except BaseException:
+            plan.stop.set()  # the runs under way end with their block, wherever this came from
+            raise
     return [record for record in records if record is not None]
 
 
