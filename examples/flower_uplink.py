@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Sequence
 
 import numpy as np
-from flwr.app import Context
+from flwr.app import Context, RecordDict
 from numpy.typing import NDArray
 
 from freshband import Coordinator
@@ -70,7 +70,7 @@ def main() -> None:
         heard[assignment[arrived]] += 1
     print("updates heard:", dict(zip(INTERFACES, heard.astype(int).tolist(), strict=True)))
     print("rates learned:", coordinator.channel_means.round(2).tolist())
-    context = Context(1, 1, {"partition-id": 0}, None, {})  # type: ignore[arg-type]
+    context = Context(1, 1, {"partition-id": 0}, RecordDict(), {})
     use_interface(0, context, run=lambda command, check: print("would run:", *command))
 
 

@@ -18,7 +18,7 @@ from freshband.cli.app import app
 from freshband.errors import FileError
 from tests.cli.running import PROGRAM, Shell, assert_refused, spawn
 
-COMMANDS = ["simulate", "train", "compare", "show", "list"]
+COMMANDS = ["simulate", "train", "compare", "reproduce", "report", "bounds", "show", "list"]
 HEAVY = ["numpy", "numba", "pydantic", "xarray", "matplotlib", "scipy", "h5py", "pandas"]
 
 
@@ -67,8 +67,8 @@ def test_version(shell: Shell) -> None:
     ("arguments", "message"),
     [
         (["simulte"], "No such command 'simulte'. Did you mean 'simulate'?"),
-        (["--versoin"], "No such option"),  # typers word the rest differently
-        (["simulate", "--rouns", "5"], "No such option"),
+        (["--versoin"], "No such option '--versoin'. Did you mean '--version'?"),
+        (["simulate", "--rouns", "5"], "No such option '--rouns'. (Did you mean one of: "),
         (["simulate", "extra"], "Got unexpected extra argument"),
         (["simulate", "--rounds"], "Option '--rounds' requires an argument"),
         (["simulate", "--format", "yaml"], "'yaml' is not one of 'table', 'json'"),

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freshband.cli import panels
+from freshband.cli import options, panels
 from freshband.cli.settings import (
     AddressOption,
     Format,
     Where,
     WhereOption,
     given_options,
-    read_number,
 )
 from freshband.cli.training import merge_layers, need_extra, read_file, read_sets
 from freshband.errors import ParameterError
@@ -41,71 +40,19 @@ def compare(
             rich_help_panel=panels.AIR,
         ),
     ] = "random,glr-cucb,glr-cucb+priority",
-    dataset: Annotated[
-        str,
-        typer.Option(
-            help="What is learned: digits (no download), cifar10, cifar100, synthetic.",
-            rich_help_panel=panels.LEARNED,
-        ),
-    ] = "digits",
-    partition: Annotated[
-        str,
-        typer.Option(
-            help="Who holds what: dirichlet (unlike clients), iid, shards.",
-            rich_help_panel=panels.LEARNED,
-        ),
-    ] = "dirichlet",
-    model: Annotated[
-        str | None,
-        typer.Option(
-            show_default="what suits the data set",
-            help="What is trained: small-cnn, cnn8, resnet18, mlp.",
-            rich_help_panel=panels.LEARNED,
-        ),
-    ] = None,
-    channels: Annotated[
-        str,
-        typer.Option(
-            help="Channel model or named instance; see 'freshband list channels'.",
-            rich_help_panel=panels.AIR,
-        ),
-    ] = "fig3-piecewise",
-    clients: Annotated[
-        int,
-        typer.Option(
-            parser=read_number,
-            metavar="<int>",
-            help="Number of clients M.",
-            rich_help_panel=panels.RUN,
-        ),
-    ] = 10,
-    rounds: Annotated[
-        int,
-        typer.Option(
-            parser=read_number,
-            metavar="<int>",
-            help="Number of rounds T.",
-            rich_help_panel=panels.RUN,
-        ),
-    ] = 60,
+    dataset: options.Dataset = "digits",
+    partition: options.Partition = "dirichlet",
+    model: options.Model = None,
+    channels: options.Channels = "fig3-piecewise",
+    clients: options.Clients = 10,
+    rounds: options.Rounds = 60,
     runs: Annotated[
         int,
-        typer.Option(
-            parser=read_number,
-            metavar="<int>",
-            help="Independent runs; in each, policies share air, data, weights and batches.",
-            rich_help_panel=panels.RUN,
+        options.count(
+            "Independent runs; in each, policies share air, data, weights and batches.", panels.RUN
         ),
     ] = 3,
-    seed: Annotated[
-        int,
-        typer.Option(
-            parser=read_number,
-            metavar="<int>",
-            help="The one seed everything derives from.",
-            rich_help_panel=panels.RUN,
-        ),
-    ] = 0,
+    seed: options.Seed = 0,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -134,21 +81,8 @@ def compare(
             rich_help_panel=panels.RUN,
         ),
     ] = None,
-    device: Annotated[
-        str,
-        typer.Option(
-            help="Where to train: auto (a GPU if there is one), cpu, cuda.",
-            rich_help_panel=panels.RUN,
-        ),
-    ] = "auto",
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder with CIFAR's binary files, in place of a download.",
-            rich_help_panel=panels.LEARNED,
-        ),
-    ] = None,
+    device: options.Device = "auto",
+    data_dir: options.DataDir = None,
     output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
     out: Annotated[
         Path | None,

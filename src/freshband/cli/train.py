@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freshband.cli import panels
+from freshband.cli import options, panels
 from freshband.cli.job import Job, interruptible
 from freshband.cli.live import Watch
-from freshband.cli.settings import Format, given_options, read_number
+from freshband.cli.settings import Format, given_options
 from freshband.cli.training import Layer, merge_layers, need_extra, read_file, read_sets
 from freshband.errors import ParameterError
 
@@ -38,35 +38,10 @@ _OPTIONS = {"output": "--format", "settings": "--set"}
 
 def train(
     context: typer.Context,
-    dataset: Annotated[
-        str,
-        typer.Option(
-            help="What is learned: digits (no download), cifar10, cifar100, synthetic.",
-            rich_help_panel=panels.LEARNED,
-        ),
-    ] = "digits",
-    partition: Annotated[
-        str,
-        typer.Option(
-            help="Who holds what: dirichlet (unlike clients), iid, shards.",
-            rich_help_panel=panels.LEARNED,
-        ),
-    ] = "dirichlet",
-    model: Annotated[
-        str | None,
-        typer.Option(
-            show_default="what suits the data set",
-            help="What is trained: small-cnn, cnn8, resnet18, mlp.",
-            rich_help_panel=panels.LEARNED,
-        ),
-    ] = None,
-    channels: Annotated[
-        str,
-        typer.Option(
-            help="Channel model or named instance; see 'freshband list channels'.",
-            rich_help_panel=panels.AIR,
-        ),
-    ] = "fig3-piecewise",
+    dataset: options.Dataset = "digits",
+    partition: options.Partition = "dirichlet",
+    model: options.Model = None,
+    channels: options.Channels = "fig3-piecewise",
     scheduler: Annotated[
         str,
         typer.Option(
@@ -92,33 +67,9 @@ def train(
             rich_help_panel=panels.RUN,
         ),
     ] = "async",
-    clients: Annotated[
-        int,
-        typer.Option(
-            parser=read_number,
-            metavar="<int>",
-            help="Number of clients M.",
-            rich_help_panel=panels.RUN,
-        ),
-    ] = 10,
-    rounds: Annotated[
-        int,
-        typer.Option(
-            parser=read_number,
-            metavar="<int>",
-            help="Number of rounds T.",
-            rich_help_panel=panels.RUN,
-        ),
-    ] = 60,
-    seed: Annotated[
-        int,
-        typer.Option(
-            parser=read_number,
-            metavar="<int>",
-            help="The one seed everything derives from.",
-            rich_help_panel=panels.RUN,
-        ),
-    ] = 0,
+    clients: options.Clients = 10,
+    rounds: options.Rounds = 60,
+    seed: options.Seed = 0,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -162,39 +113,12 @@ def train(
             rich_help_panel=panels.RUN,
         ),
     ] = None,
-    device: Annotated[
-        str,
-        typer.Option(
-            help="Where to train: auto (a GPU if there is one), cpu, cuda.",
-            rich_help_panel=panels.RUN,
-        ),
-    ] = "auto",
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder with CIFAR's binary files, in place of a download.",
-            rich_help_panel=panels.LEARNED,
-        ),
-    ] = None,
+    device: options.Device = "auto",
+    data_dir: options.DataDir = None,
     checkpoint_every: Annotated[
-        int,
-        typer.Option(
-            parser=read_number,
-            metavar="<int>",
-            help="Rounds between two checkpoints.",
-            rich_help_panel=panels.KEPT,
-        ),
+        int, options.count("Rounds between two checkpoints.", panels.KEPT)
     ] = 10,
-    keep: Annotated[
-        int,
-        typer.Option(
-            parser=read_number,
-            metavar="<int>",
-            help="Number of checkpoints kept.",
-            rich_help_panel=panels.KEPT,
-        ),
-    ] = 2,
+    keep: Annotated[int, options.count("Number of checkpoints kept.", panels.KEPT)] = 2,
     output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
     plot: Annotated[
         Path | None,

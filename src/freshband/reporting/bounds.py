@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from freshband.reporting.curves import draw_curves
 from freshband.theory.overview import Entry
 
 __all__ = ["draw_bounds"]
 
-_STYLES = {
+_STYLES: Mapping[tuple[str, str], dict[str, Any]] = {
     ("lower", "corrected"): {"color": "#555555", "linestyle": "--", "linewidth": 1.3},
     ("lower", "literal"): {"color": "#AAAAAA", "linestyle": "--", "linewidth": 0.9},
     ("upper", "corrected"): {"color": "#555555", "linestyle": ":", "linewidth": 1.5},
@@ -59,7 +61,7 @@ def draw_bounds(
         shown = np.where(value > 0, value, np.nan)
         style = _STYLES[entry.bound.kind, entry.variant]
         label = f"{entry.result}, {entry.variant}" + ("" if entry.bound.holds[-1] else " (?)")
-        axes.plot(rounds, shown, zorder=1.5, label=label, **style)  # type: ignore[arg-type]
+        axes.plot(rounds, shown, zorder=1.5, label=label, **style)
         if value[-1] > 0:
             ends.append((float(value[-1]), label))
     largest = max((value for value, _ in ends), default=1.0)
@@ -73,7 +75,7 @@ def draw_bounds(
     axes.legend(handles[:policies], labels[:policies], frameon=False, fontsize=8, loc="upper left")
     note = "dashed: lower bounds, on some air; dotted: upper bounds; light: as printed; (?): "
     figure.text(0.01, 0.005, note + "a condition fails", fontsize=7, color="#555555")
-    figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))  # type: ignore[union-attr,call-arg]
+    figure.set_layout_engine(ConstrainedLayoutEngine(rect=(0, 0.03, 1, 0.97)))
     return figure
 
 

@@ -161,7 +161,7 @@ def _corrected(
     success: NDArray[np.bool_], *, gap: Array, smoothness: Array, gradient: Array, step: Array,
     local_steps: Array, noise: Array, pl: Array,
 ) -> _Made:  # fmt: skip
-    L, G, E = smoothness, gradient, local_steps  # noqa: N806
+    L, G, E = smoothness, gradient, local_steps  # noqa: N806 - as in the proof
     whole = step * E  # h
     served = success.sum(axis=-1)
     alone = np.where(served > 0, 1.0 / np.maximum(served, 1), 0.0)
@@ -187,7 +187,8 @@ def _literal(
     success: NDArray[np.bool_], *, gap: Array, smoothness: Array, gradient: Array, step: Array,
     local_steps: Array, noise: Array, pl: Array,
 ) -> _Made:  # fmt: skip
-    L, G, lam, clients = smoothness, gradient, local_steps, success.shape[-1]  # noqa: N806
+    clients = success.shape[-1]
+    L, G, lam = smoothness, gradient, local_steps  # noqa: N806 - as the paper prints it
     missing = 1.0 - success.mean(axis=-1)
     alpha_1 = 6.0 * L * step**2 * lam**2 + 2.0 * step * lam
     alpha_2 = 9.0 * clients * L**3 * step**4 * lam**4 * (noise**2 + G**2)

@@ -57,7 +57,7 @@ class Task:
             images = self.dataset.normalise(self.dataset.train_images[samples])
             loss = nn.functional.cross_entropy(module(images), self.dataset.train_labels[samples])
             optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimiser.step()
         return len(held)
 

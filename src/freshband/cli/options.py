@@ -1,0 +1,78 @@
+"""Options that ``train`` and ``compare`` have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from freshband.cli import panels
+from freshband.cli.settings import read_number
+
+__all__ = [
+    "Channels",
+    "Clients",
+    "DataDir",
+    "Dataset",
+    "Device",
+    "Model",
+    "Partition",
+    "Rounds",
+    "Seed",
+    "count",
+]
+
+
+def count(text: str, panel: str = panels.RUN) -> Any:
+    """Return an option that takes a number; whether it is allowed is for the library to say."""
+    return typer.Option(parser=read_number, metavar="<int>", help=text, rich_help_panel=panel)
+
+
+Dataset = Annotated[
+    str,
+    typer.Option(
+        help="What is learned: digits (no download), cifar10, cifar100, synthetic.",
+        rich_help_panel=panels.LEARNED,
+    ),
+]
+Partition = Annotated[
+    str,
+    typer.Option(
+        help="Who holds what: dirichlet (unlike clients), iid, shards.",
+        rich_help_panel=panels.LEARNED,
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        show_default="what suits the data set",
+        help="What is trained: small-cnn, cnn8, resnet18, mlp.",
+        rich_help_panel=panels.LEARNED,
+    ),
+]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Folder with CIFAR's binary files, in place of a download.",
+        rich_help_panel=panels.LEARNED,
+    ),
+]
+Channels = Annotated[
+    str,
+    typer.Option(
+        help="Channel model or named instance; see 'freshband list channels'.",
+        rich_help_panel=panels.AIR,
+    ),
+]
+Clients = Annotated[int, count("Number of clients M.")]
+Rounds = Annotated[int, count("Number of rounds T.")]
+Seed = Annotated[int, count("The one seed everything derives from.")]
+Device = Annotated[
+    str,
+    typer.Option(
+        help="Where to train: auto (a GPU if there is one), cpu, cuda.",
+        rich_help_panel=panels.RUN,
+    ),
+]
