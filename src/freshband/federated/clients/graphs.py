@@ -233,7 +233,7 @@ class _Stacked:
         plan = _Plan(arena, samples, scores)
         run = self._training if kind == "train" else self._scoring
         pictures = self.dataset.test_images if kind == "test" else self.dataset.train_images
-        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        stream = torch.cuda.Stream(device)
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
             run(plan, pictures)  # for no client: compiles the kernels
@@ -293,7 +293,7 @@ class _Slot:
     """A stream, a row of parameters, and the graphs recorded for them."""
 
     def __init__(self, size: int, device: torch.device) -> None:
-        self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self.stream = torch.cuda.Stream(device)
         self.start = torch.zeros(size, device=device)
         self.row = torch.zeros(size, device=device)
         self.lr = torch.zeros((), device=device)
