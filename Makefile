@@ -38,7 +38,7 @@ $(STAMP): pyproject.toml constraints.txt
 test: lint ## Lint, then run all tests and doctests, but those of test-deployment
 	$(PYTEST) -m 'not deployment' $(PYTEST_ARGS)
 
-# One at a time, and nothing else beside them: their deadlines are in seconds.
+# One at a time, in one process: most of them share a federation.
 test-deployment: setup ## Run the tests with real Flower servers and nodes (some minutes)
 	$(BIN)/python -m pytest -m deployment $(PYTEST_ARGS)
 
@@ -54,14 +54,14 @@ format: setup ## Format the code and repair what ruff can
 
 demo: setup ## Train on digits with three policies over the same air: a table, results/demo.png and demo.nc
 	@mkdir -p results
-	$(BIN)/freshband compare --policies random,glr-cucb+random,glr-cucb+priority \
+	$(BIN)/freshband compare --policies random,glr-cucb+priority,bayes+priority \
 		--dataset digits --set partition.alpha=0.1 --clients 20 --rounds 100 --runs 3 --seed 0 \
 		--plot results/demo.png --out results/demo.nc
 
 demo-schedulers: setup ## Compare schedulers on the paper's Fig. 2(a): results/schedulers.png and .nc
 	@mkdir -p results
 	$(BIN)/freshband simulate --channels fig2 \
-		--policies random,m-exp3:paper,m-exp3:paper+aa,glr-cucb:paper,glr-cucb:paper+aa,m-exp3,glr-cucb,glr-cucb+aa \
+		--policies random,m-exp3:paper,m-exp3:paper+aa,glr-cucb:paper,glr-cucb:paper+aa,m-exp3,glr-cucb,glr-cucb+aa,bayes \
 		--clients 2 --rounds 20000 --runs 20 --seed 0 --log \
 		--plot results/schedulers.png --out results/schedulers.nc
 

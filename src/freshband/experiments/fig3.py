@@ -34,13 +34,13 @@ AIRS: Final[Mapping[str, Mapping[str, str]]] = {
         "random": "random",
         "learner, random matching": "glr-cucb:paper+random",
         "learner, adaptive matching": "glr-cucb:paper+priority",
-        "ours": "glr-cucb:fresh+priority",
+        "ours": "bayes+priority",
     },
     "extreme": {
         "random": "random",
         "learner, random matching": "m-exp3:paper+random",
         "learner, adaptive matching": "m-exp3:paper+priority",
-        "ours": "glr-cucb:fresh+priority",
+        "ours": "bayes+priority",
     },
 }
 _CLIENTS: Final = {"piecewise": 20, "extreme": 4}

@@ -15,6 +15,8 @@ fedavg     everybody                is thrown away               mean of all tha
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -25,7 +27,7 @@ from freshband.errors import ParameterError
 from freshband.federated.aggregation import staleness_weight, update_steps
 from freshband.federated.settings import Training
 
-__all__ = ["Algorithm", "Arrivals", "FedAsync", "FedAvg", "FedBuff", "Retain", "build_algorithm"]
+__all__ = ["Algorithm", "Arrivals", "FedAsync", "FedBuff", "WeightedMean", "build_algorithm"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +80,11 @@ class Algorithm(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Retain:
-    """The paper's rule (7), repaired: `w <- w - Σ s_i G_i`, see `update_steps`."""
+class WeightedMean:
+    """The paper's rule (7), repaired: `w <- w - Σ s_i G_i`, see `update_steps`.
+
+    If everybody trains on the newest model, so that only fresh arrivals count, it is FedAvg.
+    """
 
     settings: Training
     everybody_trains: bool = False
@@ -103,25 +108,6 @@ class Retain:
         )
         _descend(model, arrivals, steps)
         return steps, 1
-
-
-@dataclasses.dataclass(frozen=True)
-class FedAvg:
-    """Synchronous averaging: everybody trains on the newest model, only fresh arrivals count."""
-
-    settings: Training
-    everybody_trains: bool = True
-    needs_models: bool = False
-
-    def open_memory(self, model: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return nothing."""
-        return {}
-
-    def apply(
-        self, model: torch.Tensor, memory: dict[str, torch.Tensor], arrivals: Arrivals
-    ) -> tuple[NDArray[np.float64], int]:
-        """Take the weighted mean of what arrived."""
-        return Retain(self.settings).apply(model, memory, arrivals)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,9 +178,9 @@ class FedBuff:
 
 def build_algorithm(settings: Training) -> Algorithm:
     """Return the algorithm the settings name."""
-    kinds: dict[str, type[Retain | FedAvg | FedAsync | FedBuff]] = {
-        "async": Retain,
-        "fedavg": FedAvg,
+    kinds: dict[str, Callable[[Training], Algorithm]] = {
+        "async": WeightedMean,
+        "fedavg": partial(WeightedMean, everybody_trains=True),
         "fedasync": FedAsync,
         "fedbuff": FedBuff,
     }

@@ -95,22 +95,28 @@ def _variance(results: Results, scale: Scale) -> Figure:
 
 
 def _by_air(results: Results, scale: Scale) -> Figure:
-    figure = Figure(figsize=(8.0, 4.3), layout="constrained")
-    axes = figure.subplots()
+    figure = Figure(figsize=(9.5, 4.3), layout="constrained")
     airs = fig4.moving(results)
-    places = np.arange(len(airs))
-    width = 0.8 / len(fig4.LEARNERS)
-    for j, policy in enumerate(fig4.LEARNERS):
-        values = np.array([r.cumulative_variance.sel(policy=policy).values for r in airs.values()])
+    axes = figure.subplots()
+    roles = list(next(iter(fig4.AGES.values())).policies)
+    width = 0.8 / len(roles)
+    for j, role in enumerate(roles):
+        values = np.array(
+            [
+                result.cumulative_variance.sel(policy=fig4.AGES[name].policies[role]).values
+                for name, result in airs.items()
+            ]
+        )
         error = values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
         axes.bar(
-            places + (j - (len(fig4.LEARNERS) - 1) / 2) * width, values.mean(axis=1), width,
-            yerr=error, error_kw={"elinewidth": 0.7}, color=COLOURS[j], label=policy,
+            np.arange(len(airs)) + (j - (len(roles) - 1) / 2) * width, values.mean(axis=1), width,
+            yerr=error, error_kw={"elinewidth": 0.7}, color=COLOURS[j], label=role,
         )  # fmt: skip
-    axes.set_xticks(places, [air.replace(" ", "\n") for air in airs], fontsize=8)
+    names = [f"{name.replace(' ', chr(10))}\nM = {fig4.AGES[name].clients}" for name in airs]
+    axes.set_xticks(np.arange(len(airs)), names, fontsize=8)
     axes.set_ylabel("cumulative AoI variance after 250 rounds")
     runs = next(iter(airs.values())).sizes["run"]
-    axes.set_title(f"M = 4, N = 6; {runs} runs, ± one standard error", fontsize=9, loc="left")
+    axes.set_title(f"{runs} runs, ± one standard error", fontsize=9, loc="left")
     _plain(axes)
     axes.legend(frameon=False, fontsize=8, ncols=2)
     return figure

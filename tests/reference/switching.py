@@ -1,0 +1,70 @@
+"""Bayes' rule for channels that switch, by going through every way they could have switched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+from scipy.special import beta
+
+Heard = Sequence[Sequence[int]]  # by round and channel: 1, 0, or -1 for nothing
+
+
+def evidence_and_mean(
+    heard: Heard, channels: Sequence[int], hazard: float
+) -> tuple[float, list[float], list[float]]:
+    """Of channels that switch as one: P(heard), and E[mean], E[mean²] of each in the next round.
+
+    Before every round but the first, and once more before the next, all means are drawn anew from
+    U[0, 1] with the probability of the hazard.
+    """
+    total, first, second = 0.0, [0.0] * len(channels), [0.0] * len(channels)
+    for switched in product((0, 1), repeat=len(heard)):  # after round t?
+        joint = 1.0
+        for s in switched:
+            joint *= hazard if s else 1 - hazard
+        since = [(0, 0)] * len(channels)
+        for row, s in zip(heard, switched, strict=True):
+            for i, channel in enumerate(channels):
+                good, bad = since[i]
+                if row[channel] >= 0:
+                    grown = (good + row[channel], bad + 1 - row[channel])
+                    joint *= beta(1 + grown[0], 1 + grown[1]) / beta(1 + good, 1 + bad)
+                    since[i] = grown
+            if s:
+                since = [(0, 0)] * len(channels)
+        total += joint
+        for i, (good, bad) in enumerate(since):
+            n = good + bad
+            first[i] += joint * (1 + good) / (2 + n)
+            second[i] += joint * (1 + good) * (2 + good) / ((2 + n) * (3 + n))
+    return total, [x / total for x in first], [x / total for x in second]
+
+
+def trusted(
+    heard: Heard, n_channels: int, hazards: Sequence[float], forget: float
+) -> tuple[list[float], list[float], list[list[float]]]:
+    """Return E[mean] and E[mean²] of every channel, and the trust in each filter (2, H)."""
+    ways = [[[channel] for channel in range(n_channels)], [list(range(n_channels))]]
+    trust = [[1 / (2 * len(hazards))] * len(hazards) for _ in ways]
+    before = [[1.0] * len(hazards) for _ in ways]
+    for t in range(1, len(heard) + 1):
+        for w, groups in enumerate(ways):
+            for h, hazard in enumerate(hazards):
+                now = 1.0
+                for group in groups:
+                    now *= evidence_and_mean(heard[:t], group, hazard)[0]
+                trust[w][h] *= now / before[w][h]
+                before[w][h] = now
+        total = sum(map(sum, trust))
+        even = forget / (2 * len(hazards))
+        trust = [[(1 - forget) * x / total + even for x in row] for row in trust]
+    first, second = [0.0] * n_channels, [0.0] * n_channels
+    for w, groups in enumerate(ways):
+        for h, hazard in enumerate(hazards):
+            for group in groups:
+                _, one, two = evidence_and_mean(heard, group, hazard)
+                for i, channel in enumerate(group):
+                    first[channel] += trust[w][h] * one[i]
+                    second[channel] += trust[w][h] * two[i]
+    return first, second, trust

@@ -1,0 +1,151 @@
+"""The Bayes filter against Bayes' rule, and what it finds out about the air."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from freshband.channels import open_air
+from freshband.channels.base import build
+from freshband.schedulers import bayes
+from freshband.schedulers.base import update
+from tests.reference.switching import trusted
+from tests.schedulers.stepping import Game
+
+CHANNELS = 3
+
+
+def hear(state: Any, t: int, row: list[int]) -> None:
+    """Let a state hear 1, 0 or nothing (-1) of every channel."""
+    heard = [channel for channel, outcome in enumerate(row) if outcome >= 0]
+    assignment = np.full(len(row), -1, np.int64)
+    assignment[: len(heard)] = heard
+    outcome = np.full(len(row), -1, np.int8)
+    outcome[: len(heard)] = [row[channel] for channel in heard]
+    update(state, t, assignment, outcome, np.zeros(len(row), np.int8))
+
+
+def start(n_channels: int, **options: Any) -> Any:
+    return bayes.Bayes(**options).start(n_channels, n_channels, np.random.default_rng(0), None)
+
+
+@given(st.lists(st.lists(st.integers(-1, 1), min_size=CHANNELS, max_size=CHANNELS), max_size=5))
+@settings(max_examples=25)
+def test_it_is_bayes_rule(rows: list[list[int]]) -> None:
+    state = start(CHANNELS, optimism=0.7)
+    for t, row in enumerate(rows, 1):
+        hear(state, t, row)
+    first, second, trust = trusted(rows, CHANNELS, state.hazards.tolist(), bayes._FORGET)
+    np.testing.assert_allclose(state.trust, trust, rtol=1e-9)
+    np.testing.assert_allclose(state.mean, first, rtol=1e-9)
+    if rows:
+        index = [m + 0.7 * math.sqrt(s - m * m) for m, s in zip(first, second, strict=True)]
+        np.testing.assert_allclose(state.values, index, rtol=1e-9)
+
+
+@given(
+    st.integers(2, 5),
+    st.lists(st.lists(st.integers(-1, 1), min_size=CHANNELS, max_size=CHANNELS), max_size=30),
+)
+def test_giving_beginnings_up_leaves_probabilities(slots: int, rows: list[list[int]]) -> None:
+    state = start(CHANNELS, slots=slots)
+    for t, row in enumerate(rows, 1):
+        hear(state, t, row)
+        for segments in (state.alone, state.together):
+            np.testing.assert_allclose(segments.weight.sum(axis=-1), 1.0, rtol=1e-9)
+            assert (segments.weight >= 0).all()
+            for group, fresh in enumerate(segments.fresh):
+                size = CHANNELS // len(segments.fresh)
+                assert not segments.tries[group * size : (group + 1) * size, fresh].any()
+        assert state.trust.sum() == pytest.approx(1.0)
+        assert ((state.mean > 0) & (state.mean < 1)).all()
+
+
+def test_few_beginnings_say_nearly_what_all_say() -> None:
+    """Over 100 rounds with switches, the 16 likeliest are enough for two digits."""
+    rng = np.random.default_rng(1)
+    all_of_them, some = start(CHANNELS, slots=101), start(CHANNELS, slots=16)
+    apart = []
+    for t in range(1, 101):
+        rates = np.roll([0.9, 0.5, 0.1], t // 34)
+        row = (rng.random(CHANNELS) < rates).astype(int).tolist()
+        hear(all_of_them, t, row)
+        hear(some, t, row)
+        apart.append(np.abs(all_of_them.mean - some.mean).max())
+    assert 0 < max(apart) < 0.02
+
+
+@pytest.mark.parametrize("outcome", [0, 1])
+def test_a_thousand_channels_at_once_stay_numbers(outcome: int) -> None:
+    """Likelihoods of so many observations leave the range of a double unless rescaled."""
+    game = Game("bayes", 1200, 1300, slots=4)
+    for _ in range(3):
+        game.plan()
+        game.observe([outcome] * 1200)
+    assert np.isfinite(game.scheduler.values).all()
+    assert np.isfinite(game.scheduler.trust).all()
+
+
+def listen(channels: str, rounds: int, **options: Any) -> Any:
+    """Hear every channel of an air in every round; return the state."""
+    air = open_air(build(channels, options), rounds=rounds, seed=0)
+    state = start(options["n_channels"])
+    for t, row in enumerate(air.block(rounds).states.tolist(), 1):
+        hear(state, t, row)
+    return state
+
+
+def test_it_finds_out_whether_channels_switch_together() -> None:
+    together = listen("piecewise", 400, n_channels=6, n_breakpoints=4)
+    assert together.trust[1].sum() > 0.9
+    alone = listen("switching", 400, n_channels=6, hazard=0.01, per_channel=True)
+    assert alone.trust[0].sum() > 0.9
+
+
+def test_it_finds_out_how_often() -> None:
+    def expected(hazard: float) -> float:
+        state = listen("switching", 400, n_channels=8, hazard=hazard, per_channel=True)
+        return float((state.trust.sum(axis=0) * state.hazards).sum())
+
+    assert expected(0.0) < 0.001
+    assert 0.02 < expected(0.05) < 0.09
+    assert expected(0.2) > 0.14
+
+
+def test_trust_comes_back_when_still_channels_begin_to_move() -> None:
+    rng = np.random.default_rng(0)
+    state = start(2)
+    for t in range(1, 2001):
+        hear(state, t, (rng.random(2) < (0.9, 0.1)).astype(int).tolist())
+    calm = float((state.trust.sum(axis=0) * state.hazards).sum())
+    for t in range(2001, 2301):
+        rates = (0.95, 0.05) if t // 10 % 2 else (0.05, 0.95)
+        hear(state, t, (rng.random(2) < rates).astype(int).tolist())
+    moved = float((state.trust.sum(axis=0) * state.hazards).sum())
+    assert calm < 0.002
+    assert moved > 0.04
+
+
+def test_unheard_channels_drift_back_to_ignorance() -> None:
+    state = start(2)
+    for t in range(1, 201):
+        hear(state, t, [1, 0] if t <= 100 else [1, -1])
+        if t == 100:
+            known = float(state.mean[1])
+    assert known < float(state.mean[1]) < 0.5
+
+
+def test_more_optimism_explores_more() -> None:
+    def tries(optimism: float) -> float:
+        game = Game("bayes", 1, 4, optimism=optimism)
+        rng = np.random.default_rng(5)
+        for _ in range(150):
+            assert game.play((rng.random(4) < (0.8, 0.4, 0.4, 0.4)).astype(int)) == -1
+        return float(game.scheduler.alone.tries[1:].max(axis=1).sum())
+
+    assert tries(1.5) < 60 < tries(6.0)
