@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from freshband.errors import FileError, UnknownNameError
-from freshband.experiments import fig2a, fig2b, fig2c, fig3, fig4
+from freshband.experiments import choice, fig2a, fig2b, fig2c, fig3, fig4
 from freshband.experiments.base import (
     EXPERIMENTS,
     Machine,
@@ -38,10 +38,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setattr(fig2c, "_RUNS", {Scale.quick: 2})
     monkeypatch.setattr(fig2c, "_CHANNELS", {Scale.quick: (3, 8)})
 
-    def tiny(dataset: str, air: str, run: int) -> Training:
+    def tiny(dataset: str, air: str, run: int, options: Any = None) -> Training:
+        chosen = options or {"local_steps": 1, "batch_size": 8}
         return Training(
-            model="mlp", channels=f"fig3-{air}", clients=4, rounds=160, run=run, local_steps=1,
-            batch_size=8, eval_every=20,
+            model="mlp", channels=f"fig3-{air}", clients=4, rounds=160, run=run, eval_every=20,
+            **chosen,
         )  # fmt: skip
 
     monkeypatch.setattr(fig3, "settings_of", tiny)
@@ -135,6 +136,29 @@ def test_unknown_experiments_are_named() -> None:
     with pytest.raises(UnknownNameError, match="unknown experiment 'fig2d'; did you mean"):
         find_experiment("fig2d")
     assert set(FIGURES) == set(EXPERIMENTS)
+
+
+def test_what_is_left_open_is_chosen_by_trials_that_are_kept(small: Any, tmp_path: Path) -> None:
+    small.setattr(choice, "GRID", {("digits", "extreme"): ((1,), (8,))})
+    small.setattr(choice, "_STEPS", (1e-6, 0.1))
+    steps = choice.try_all(tmp_path, QUIET)
+    first = next(steps)
+    steps.close()
+    assert choice.read_trials(tmp_path) == [first]
+    (second,) = choice.try_all(tmp_path, QUIET)
+    assert second["accuracy"] > first["accuracy"] + 0.2  # a step too small learns nothing
+    best = {"local_steps": 1, "batch_size": 8, "client_lr": 0.1}
+    assert choice.best_of(choice.read_trials(tmp_path), "digits", "extreme") == best
+    assert list(choice.try_all(tmp_path, QUIET)) == []
+    assert "| **digits, extreme** | **1** | **8** | **0.1** |" in reproduction_page(tmp_path)
+
+
+def test_settings_are_the_best_of_what_was_tried() -> None:
+    trials = choice.read_trials(Path(__file__).parents[2] / "docs" / "reproduction")
+    if not trials:
+        pytest.skip("nothing was tried yet")
+    for dataset, air in {(trial["dataset"], trial["air"]) for trial in trials}:
+        assert fig3.OPEN[dataset, air] == choice.best_of(trials, dataset, air)
 
 
 def test_the_page_is_what_its_files_say() -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from freshband.cli.settings import AddressOption, Format, Where, WhereOption
 from freshband.cli.training import need_extra
+
+if TYPE_CHECKING:
+    from freshband.experiments.base import Machine
 
 __all__ = ["reproduce"]
 
@@ -25,6 +29,7 @@ class Figure(StrEnum):
     fig3 = "fig3"
     fig4 = "fig4"
     all = "all"
+    choice = "choice"
 
 
 class Size(StrEnum):
@@ -39,7 +44,7 @@ def reproduce(
         Figure,
         typer.Argument(
             help="fig2a regret by policy, fig2b by breakpoints, fig2c by channel sets, fig3 "
-            "accuracy, fig4 age variance, or all.",
+            "accuracy, fig4 age variance, or all; choice: settings of CIFAR the paper leaves open.",
             show_default=False,
         ),
     ],
@@ -55,6 +60,9 @@ def reproduce(
     ),
     device: Annotated[
         str, typer.Option(help="Where to train: auto (a GPU if there is one), cpu, cuda.")
+    ] = "auto",
+    precision: Annotated[
+        str, typer.Option(help="Of products on a GPU: auto (tf32), float32, tf32 or bf16.")
     ] = "auto",
     data_dir: Annotated[
         Path | None,
@@ -95,10 +103,13 @@ def reproduce(
     from freshband.reporting.figures import draw_experiment
 
     names = list(EXPERIMENTS) if figure is Figure.all else [figure.value]
-    if {"fig3", "fig4"} & set(names):
+    if {"fig3", "fig4", "choice"} & set(names):
         need_extra()
-    machine = Machine(device, data_dir, backend.value, address, progress=not quiet)
+    machine = Machine(device, precision, data_dir, backend.value, address, progress=not quiet)
     size = Scale(scale.value)
+    if figure is Figure.choice:
+        _choose(out, machine, pieces, output)
+        return
     left = pieces
     found: dict[str, Any] = {}
     for name in names:
@@ -116,6 +127,25 @@ def reproduce(
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
     else:
         _print_verdicts(found, out)
+
+
+def _choose(folder: Path, machine: Machine, trials: int | None, output: Format) -> None:
+    """Try what was not tried yet, at most so many trials, and print the best."""
+    from freshband.experiments.choice import GRID, best_of, read_trials, try_all
+
+    for trial in islice(try_all(folder, machine), trials):
+        typer.echo(", ".join(f"{name} {value}" for name, value in trial.items()), err=True)
+    known = read_trials(folder)
+    found = {
+        f"{dataset}, {air}": best_of(known, dataset, air)
+        for dataset, air in GRID
+        if any((trial["dataset"], trial["air"]) == (dataset, air) for trial in known)
+    }
+    if output is Format.json:
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+    else:
+        for what, best in found.items():
+            typer.echo(f"{what}: " + ", ".join(f"{name} {value}" for name, value in best.items()))
 
 
 def _print_verdicts(found: dict[str, Any], out: Path) -> None:

@@ -57,6 +57,8 @@ class Machine:
     ----------
     device : str, default "auto"
         For training: ``"auto"``, ``"cpu"``, ``"cuda"`` …
+    precision : str, default "auto"
+        Of training, as in `freshband.federated.Training`.
     data_dir : Path, optional
         Folder that holds a folder for each data set, ``cifar10`` and ``cifar100``; by default they
         are downloaded.
@@ -67,6 +69,7 @@ class Machine:
     """
 
     device: str = "auto"
+    precision: str = "auto"
     data_dir: Path | None = None
     backend: Literal["threads", "ray"] = "threads"
     address: str | None = None

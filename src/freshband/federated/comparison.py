@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from freshband import __version__
 from freshband.backends import Backend, open_backend
 from freshband.errors import ParameterError, shown
-from freshband.federated.clients import pick_device
+from freshband.federated.clients import name_device, pick_device
 from freshband.federated.data import load_dataset
 from freshband.federated.engine import Federation, train_together
 from freshband.federated.records import RoundRecord
@@ -135,7 +135,7 @@ def compare(
         config=json.dumps(config),
         freshband=__version__,
         versions=versions_of(LIBRARIES),
-        device=str(pick_device(settings.device)),
+        device=name_device(pick_device(settings.device)),
         seconds=time.perf_counter() - began,
     )
 

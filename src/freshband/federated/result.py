@@ -24,7 +24,7 @@ import xarray as xr
 from freshband import __version__
 from freshband.aoi import jain_index
 from freshband.errors import ParameterError, shown
-from freshband.federated.clients import pick_device
+from freshband.federated.clients import name_device, pick_device
 from freshband.federated.records import RoundRecord
 from freshband.federated.settings import Training
 from freshband.sealed import load_sealed, save_sealed, versions_of
@@ -93,7 +93,7 @@ def collect_records(
             "config": json.dumps(settings.model_dump(mode="json")),
             "freshband": __version__,
             "versions": versions_of(LIBRARIES),
-            "device": device or str(pick_device(settings.device)),
+            "device": device or name_device(pick_device(settings.device)),
             "seconds": float(data["seconds"][1].sum() if seconds is None else seconds),
         },
     )

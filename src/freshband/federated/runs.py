@@ -38,6 +38,7 @@ from freshband.federated.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
+from freshband.federated.clients import name_device
 from freshband.federated.data import Dataset
 from freshband.federated.engine import Federation
 from freshband.federated.partition import Partition
@@ -216,7 +217,7 @@ class Run:
 
     def _collected(self) -> xr.Dataset:
         device = self.federation.dataset.train_images.device
-        return collect_records(self.records, self.settings, device=str(device))
+        return collect_records(self.records, self.settings, device=name_device(device))
 
     def _what_is_safe(self) -> str:
         if self.saved_round < 0:

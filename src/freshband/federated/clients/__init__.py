@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _TINY = 20_000  # parameters; below, calling torch costs more than what it computes
 
-__all__ = ["choose_clients", "pick_device"]
+__all__ = ["choose_clients", "name_device", "pick_device"]
 
 
 def pick_device(name: str) -> torch.device:
@@ -44,6 +44,19 @@ def pick_device(name: str) -> torch.device:
             f"device must be 'auto', 'cpu' or a GPU like 'cuda', got {name!r}: {why}"
         ) from None
     return device
+
+
+def name_device(device: torch.device) -> str:
+    """Return what a device is, for people: a GPU with its name.
+
+    Examples
+    --------
+    >>> name_device(torch.device("cpu"))
+    'cpu'
+    """
+    if device.type != "cuda":
+        return str(device)
+    return f"{device} ({torch.cuda.get_device_name(device)})"
 
 
 def choose_clients(module: nn.Module, dataset: Dataset, settings: Training) -> LocalTraining:
