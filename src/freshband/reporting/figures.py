@@ -48,14 +48,14 @@ def _by_policy(results: Results, scale: Scale) -> Figure:
 def _by_breakpoints(results: Results, scale: Scale) -> Figure:
     figure = Figure(figsize=(7.0, 4.3), layout="constrained")
     axes = figure.subplots()
-    for place, policy in enumerate(("glr-cucb:paper", "glr-cucb:fresh")):
-        for told, line in (("unknown", "-"), ("known", "--")):
+    lines = {"unknown": "-", "known": "--"}
+    for place, policy in enumerate((*fig2b.TOLD, "bayes")):
+        for told in ("unknown", "known") if policy in fig2b.TOLD else ("unknown",):
             by_count = fig2b.counts_of(results, told)
             counts = sorted(by_count)
             values = np.array([by_count[c].regret_rotate.sel(policy=policy).values for c in counts])
-            _points(
-                axes, np.array(counts), values, f"{policy}, number {told}", COLOURS[place], line
-            )
+            label = f"{policy}, number {told}"
+            _points(axes, np.array(counts), values, label, COLOURS[place], lines[told])
     axes.set_xlabel("breakpoints in 20,000 rounds")
     _finish(axes, "AoI regret against the mean+rotate oracle", results)
     return figure
