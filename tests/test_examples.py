@@ -40,3 +40,10 @@ def test_losing_cases_prints_a_table(monkeypatch: pytest.MonkeyPatch, capsys: An
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "| policy | stationary |"
     assert lines[3].startswith("| `glr-cucb` | **")  # it beats random
+
+
+def test_the_bayes_filter_is_nearer_to_the_truth(tmp_path: Path, capsys: Any) -> None:
+    load("bayes_filter").main(str(tmp_path / "picture.png"))
+    assert (tmp_path / "picture.png").stat().st_size > 10_000
+    bayes, fresh = (float(line.split()[1]) for line in capsys.readouterr().out.splitlines())
+    assert bayes < 0.8 * fresh
