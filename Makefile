@@ -93,7 +93,7 @@ bench: setup ## Run the benchmarks and print their tables
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 coverage: setup ## Run the tests without the compiler, so that coverage sees the kernels' lines
-	NUMBA_DISABLE_JIT=1 $(PYTEST) --cov --cov-report=term $(PYTEST_ARGS)
+	NUMBA_DISABLE_JIT=1 $(PYTEST) -m 'not deployment' --cov --cov-report=term $(PYTEST_ARGS)
 
 # torch's local build suffix, such as +cpu, is left out: any build of that version will do.
 lock: ## Write constraints.txt anew from the newest versions that fit pyproject.toml

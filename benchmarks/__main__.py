@@ -21,7 +21,7 @@ from benchmarks import coordinator, detector, scaling, simulation
 from benchmarks.measure import interleave
 from benchmarks.page import write_page
 
-PARTS = ("simulation", "smpybandits", "scaling", "coordinator", "detector", "training")
+PARTS = ("simulation", "smpybandits", "scaling", "coordinator", "detector", "training", "flower")
 RESULTS = Path(__file__).with_name("results.json")
 GPU_RESULTS = Path(__file__).with_name("gpu_results.json")
 
@@ -64,7 +64,12 @@ def _smpybandits(python: Path, exact: bool, repeats: int) -> dict[str, Any]:
 def main() -> None:
     """Measure, print, and with ``--write`` keep what was measured."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", help=f"parts to run (default all): {', '.join(PARTS)}")
+    parser.add_argument(
+        "parts",
+        nargs="*",
+        help=f"parts to run: {', '.join(PARTS)} (default all but flower, real processes that need "
+        "the machine to themselves for a quarter of an hour)",
+    )
     parser.add_argument("--repeats", type=int, default=40, help="turns of each timing")
     parser.add_argument("--peers", type=Path, help="Python with changepoint-online, focus-cpt")
     parser.add_argument("--smpybandits", type=Path, help="Python with SMPyBandits")
@@ -76,7 +81,7 @@ def main() -> None:
     unknown = set(args.parts) - set(PARTS)
     if unknown:
         parser.error(f"unknown part {sorted(unknown)[0]!r}; known: {', '.join(PARTS)}")
-    parts = args.parts or PARTS
+    parts = args.parts or PARTS[:-1]
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     results["machine"] = {
         "cpu": _cpu(),
@@ -100,6 +105,10 @@ def main() -> None:
         from benchmarks import training  # it needs torch, the others do not
 
         results["training"] = training.table(args.repeats, args.flower, args.pfl)
+    if "flower" in parts:
+        from benchmarks import flower  # it needs flwr
+
+        results["flower"] = flower.table()
     if GPU_RESULTS.exists():  # measured elsewhere, by benchmarks.gpu
         results["gpu"] = json.loads(GPU_RESULTS.read_text())
     page = write_page(results, Path("docs/benchmarks.md") if args.write else None)

@@ -2,8 +2,8 @@
 
 The same training on digits three ways: in one process (`Federation`), in Flower's simulation
 engine, and as real processes over TLS on this machine. The first round, in which processes start,
-is left out; so is looking at the test set. The last column is the scheduler's share of a round:
-planning and learning from acknowledgements.
+is left out; so is looking at the test set. The scheduler's share of a round is planning and
+learning from acknowledgements; it is measured in simulation and in deployment.
 """
 
 from __future__ import annotations
@@ -16,10 +16,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["deployment", "one_process", "simulation"]
+from benchmarks.page import flower_table
+
+__all__ = ["deployment", "one_process", "simulation", "table"]
+
+CLIENTS = (2, 8, 20)
 
 Row = dict[str, float]
 
@@ -77,14 +82,8 @@ def _play(out: Path, clients: int, rounds: int) -> None:
     def main(grid: Grid, context: Context) -> None:
         model = ArrayRecord(open_task(settings).model().state_dict())
         loop = build_rounds(settings, grid, model)
-        loop.step()
-        compiled = loop.scheduler_seconds
-        records = [loop.step() for _ in range(rounds - 1)]
-        spent = (loop.scheduler_seconds - compiled) / len(records)
-        median = statistics.median(record.seconds for record in records)
-        trained = statistics.mean(record.trained for record in records)
-        row = {"round_s": median, "scheduler_s": spent, "trained": trained}
-        out.write_text(json.dumps(row))
+        seconds = [record.seconds for record in loop]
+        out.write_text(json.dumps(_row(seconds, loop.scheduler_seconds)))
 
     cores = os.cpu_count() or 1
     run_simulation(server, app, clients, backend_config={"init_args": {"num_cpus": cores}})
@@ -99,48 +98,62 @@ def deployment(clients: int, rounds: int) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         app, out = Path(folder) / "digits", Path(folder) / "out"
         write_app(app, clients=clients, rounds=rounds)
+        with (app / "pyproject.toml").open("a") as project:
+            project.write(f"eval-every = {rounds}\n")
+        log: list[str] = []
         with Deployment(app, clients) as federation:
-            code = federation.run({"out": str(out)})
+            # Twenty clients on two cores may need minutes to say who they are.
+            code = federation.run({"out": str(out), "wait-for-clients": 900.0}, tell=log.append)
         if code:
-            raise RuntimeError(f"the run ended with {code}")
-        seconds = load_training(out / "result.nc").seconds.values
-    return {"round_s": float(statistics.median(seconds[1:]))}
+            raise RuntimeError("\n".join(["the run failed:", *log[-20:]]))
+        result = load_training(out / "result.nc")
+    if result.trained.values[0] < clients:
+        raise RuntimeError("some client was not there in the first round")
+    return _row(result.seconds.values.tolist(), result.scheduler_seconds.values.tolist())
 
 
-def _table(rows: dict[int, dict[str, Row]]) -> None:
-    print("| clients | one process | simulation | deployment | scheduler | of a round |")
-    print("|---|---|---|---|---|---|")
-    for clients, found in rows.items():
-        times = [
-            f"{1e3 * found[name]['round_s']:,.1f} ms" if name in found else "–"
-            for name in ("one process", "simulation", "deployment")
-        ]
-        spent = found["simulation"]["scheduler_s"]
-        share = spent / found["simulation"]["round_s"]
-        print(f"| {clients} | {' | '.join(times)} | {1e6 * spent:.0f} µs | {share:.3%} |")
+def _row(seconds: Sequence[float], scheduler: Sequence[float]) -> Row:
+    """Return medians, without the first round and the last, which looks at the test set."""
+    return {
+        "round_s": statistics.median(seconds[1:-1]),
+        "scheduler_s": statistics.median(scheduler[1:-1]),
+    }
+
+
+def table(
+    clients: Sequence[int] = CLIENTS, rounds: int = 30, deployment_rounds: int | None = 6
+) -> dict[str, Any]:
+    """Measure; without ``deployment_rounds`` no real processes are started.
+
+    Returns
+    -------
+    dict
+        By number of clients and way: seconds of a round, and of the scheduler in it.
+    """
+    rows: dict[str, dict[str, Row]] = {}
+    for number in clients:
+        row = {"one process": one_process(number, rounds), "simulation": simulation(number, rounds)}
+        if deployment_rounds is not None:
+            row["deployment"] = deployment(number, deployment_rounds)
+        rows[str(number)] = row
+        print(f"{number} clients: {row}", file=sys.stderr)
+    return {"flwr": version("flwr"), "rounds": rounds, "rows": rows}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--clients", type=int, nargs="+", default=[2, 8, 20])
+    parser.add_argument("--clients", type=int, nargs="+", default=CLIENTS)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--deployment", action="store_true", help="also real processes: minutes")
-    parser.add_argument("--deployment-rounds", type=int, default=4)
+    parser.add_argument("--deployment-rounds", type=int, default=6)
     parser.add_argument("--play", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     if chosen.play is not None:
         _play(chosen.play, chosen.clients[0], chosen.rounds)
         return
-    rows: dict[int, dict[str, Row]] = {}
-    for clients in chosen.clients:
-        rows[clients] = {
-            "one process": one_process(clients, chosen.rounds),
-            "simulation": simulation(clients, chosen.rounds),
-        }
-        if chosen.deployment:
-            rows[clients]["deployment"] = deployment(clients, chosen.deployment_rounds)
-    _table(rows)
+    deployed = chosen.deployment_rounds if chosen.deployment else None
+    print(flower_table(table(chosen.clients, chosen.rounds, deployed)))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["write_page"]
+__all__ = ["flower_table", "write_page"]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -197,6 +197,53 @@ def _gpu(part: dict[str, Any]) -> str:
     )
 
 
+def flower_table(part: dict[str, Any]) -> str:
+    """Return seconds a round over Flower, and the scheduler's part of them, as a table."""
+    ways = ("one process", "simulation", "deployment")
+
+    def seconds(found: dict[str, Any], way: str) -> str:
+        return f"{found[way]['round_s']:.3g}" if way in found else "–"
+
+    def spent(found: dict[str, Any], way: str) -> str:
+        if way not in found:
+            return "–"
+        row = found[way]
+        return (
+            f"{1e6 * row['scheduler_s']:.0f} µs, {100 * row['scheduler_s'] / row['round_s']:.2g} %"
+        )
+
+    return _table(
+        [
+            "clients",
+            "one process (`freshband train`)",
+            "Flower's simulation",
+            "deployment, TLS",
+            "scheduler, of a simulated round",
+            "of a deployed round",
+        ],
+        [
+            [
+                clients,
+                *(seconds(found, way) for way in ways),
+                *(spent(found, way) for way in ways[1:]),
+            ]
+            for clients, found in part["rows"].items()
+        ],
+    )
+
+
+def _flower(part: dict[str, Any]) -> str:
+    return (
+        "## Over Flower\n\n"
+        f"Seconds a round of digits with flwr {part['flwr']}, everything on this machine: in one "
+        "process, in Flower's simulation engine, and as one SuperLink and a SuperNode for each "
+        "client, with TLS and keys. Medians over rounds, without the first one, in which "
+        "processes start, and the last, which looks at the test set. The scheduler's part is "
+        "planning and learning from acknowledgements. Measured with `python -m benchmarks "
+        "flower`.\n\n" + flower_table(part)
+    )
+
+
 _SECTIONS = {
     "simulation": _simulation,
     "smpybandits": _smpybandits,
@@ -204,6 +251,7 @@ _SECTIONS = {
     "coordinator": _coordinator,
     "detector": _detector,
     "training": _training,
+    "flower": _flower,
     "gpu": _gpu,
 }
 
@@ -222,4 +270,16 @@ def write_page(results: dict[str, Any], path: Path | None) -> str:
     page = "\n\n".join([head, *parts]) + "\n"
     if path is not None:
         path.write_text(page, encoding="utf-8")
+        if results.get("flower"):
+            _renew(path.with_name("flower.md"), flower_table(results["flower"]))
     return page
+
+
+def _renew(path: Path, table: str) -> None:
+    """Write a table between the marks of another page."""
+    text = path.read_text(encoding="utf-8")
+    before, begin, rest = text.partition("<!-- measured -->\n")
+    _, end, after = rest.partition("\n<!-- until here -->")
+    if not begin or not end:
+        raise ValueError(f"{path} has no place for the table")
+    path.write_text(f"{before}{begin}\n{table}\n{end}{after}", encoding="utf-8")

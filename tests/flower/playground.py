@@ -1,7 +1,6 @@
 """A grid in this process: Flower's messages, without Flower's processes."""
 
 import itertools
-import time
 from collections.abc import Callable, Iterable
 
 from flwr.app import Context, Error, Message, RecordDict
@@ -49,23 +48,23 @@ def identify() -> None:
 
 
 class Playground(Grid):
-    """Runs a ClientApp at once, and hands the answer out after ``delay(client, order)`` seconds."""
+    """Runs a ClientApp at once, and hands the answer out unless ``holds(client, order)``."""
 
     def __init__(
         self,
         app: ClientApp,
         n_clients: int,
-        delay: Callable[[int, dict], float] = lambda client, order: 0.0,
+        holds: Callable[[int, dict], bool] = lambda client, order: False,
     ) -> None:
         identify()
-        self.app, self.delay = app, delay
+        self.app, self.holds = app, holds
         self.contexts = {
             100 + client: Context(7, 100 + client, {"partition-id": client}, RecordDict(), {})
             for client in range(n_clients)
         }
         self.absent: set[int] = set()  # nodes that are gone
         self.log: list[tuple[int, dict]] = []
-        self._ready: dict[str, tuple[float, Message]] = {}
+        self._replies: dict[str, tuple[int, dict, Message]] = {}
         self._names = itertools.count(1)
 
     def set_run(self, run) -> None: ...
@@ -97,14 +96,13 @@ class Playground(Grid):
                     reply = self.app(message, self.contexts[node])
                 except Exception as error:
                     reply = Message(Error(RAISED, str(error)), reply_to=message)
-            ready = time.monotonic() + self.delay(client, order)
-            self._ready[name] = (ready, reply)
+            self._replies[name] = (client, order, reply)
         return names
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        now = time.monotonic()
-        due = [name for name in message_ids if name in self._ready and self._ready[name][0] <= now]
-        return [self._ready.pop(name)[1] for name in due]
+        here = [name for name in message_ids if name in self._replies]
+        due = [name for name in here if not self.holds(*self._replies[name][:2])]
+        return [self._replies.pop(name)[2] for name in due]
 
     def send_and_receive(self, messages, *, timeout=None) -> Iterable[Message]:
         raise NotImplementedError

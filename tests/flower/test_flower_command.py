@@ -1,6 +1,7 @@
 """``freshband flower new``, and what is said where something is missing."""
 
 import ast
+import re
 import stat
 import subprocess
 import sys
@@ -17,10 +18,10 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key, l
 from typer.testing import CliRunner
 
 from freshband.cli.app import app
-from freshband.errors import FreshbandError, ParameterError
+from freshband.errors import FileError, FreshbandError, ParameterError
 from freshband.flower import channel_mod, read_training
 from freshband.flower.certificates import make_certificates, make_node_key
-from freshband.flower.deployment import Deployment
+from freshband.flower.deployment import Deployment, read_app
 from freshband.flower.uplinks import DeadlineUplink, SimulatedUplink, Uplink
 
 
@@ -57,6 +58,54 @@ def test_new_overwrites_nothing(tmp_path):
 def test_up_wants_an_app(tmp_path):
     with pytest.raises(FreshbandError, match="freshband flower new"):
         Deployment(tmp_path, 2)
+    project = tmp_path / "pyproject.toml"
+    for text, problem in (("[project]", "no \\[tool.flwr.app\\]"), ("nonsense", "cannot read")):
+        project.write_text(text)
+        done = run("up", tmp_path)
+        assert isinstance(done.exception, FileError)
+        assert re.search(problem, str(done.exception))
+        assert "starting" not in done.output
+
+
+def test_up_takes_the_number_of_clients_from_the_app(tmp_path):
+    app = tmp_path / "digits"
+    run("new", app, "--clients", "3")
+    assert read_app(app)["clients"] == 3
+    for more in (["--set", "clients=0"], ["--clients", "0"]):
+        done = run("up", app, *more)
+        assert "clients must be a whole number >= 1, got 0" in str(done.exception)
+    project = app / "pyproject.toml"
+    project.write_text(project.read_text().replace("clients = 3", "clients = -3"))
+    assert "got -3" in str(run("up", app).exception)
+
+
+def test_up_knows_the_settings_of_the_app(tmp_path):
+    app = tmp_path / "digits"
+    run("new", app)
+    done = run("up", app, "--set", "round=3")
+    assert "did you mean 'rounds'?" in str(done.exception)
+    assert "starting" not in done.output
+    project = app / "pyproject.toml"
+    project.write_text(f"{project.read_text()}partition-options.alpha = 0.1\n")
+    assert read_app(app)["partition-options.alpha"] == 0.1
+
+
+def test_up_says_where_it_cannot_write(tmp_path):
+    app = tmp_path / "digits"
+    run("new", app)
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    done = run("up", app, "--keep", taken)
+    assert isinstance(done.exception, FileError)
+    assert "cannot write" in str(done.exception)
+    assert taken.read_text() == "mine"
+
+
+def test_without_a_command_there_is_help():
+    done = run()
+    assert done.exit_code == 0
+    assert "Usage" in done.output
+    assert "up" in done.output
 
 
 def test_without_flower_it_says_what_to_install(tmp_path):

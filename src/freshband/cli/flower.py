@@ -14,15 +14,21 @@ from typing import Annotated
 import typer
 
 from freshband.cli.settings import read_number, read_setting
-from freshband.errors import FreshbandError
+from freshband.errors import FreshbandError, ParameterError, nearest
 
 __all__ = ["app"]
 
 app = typer.Typer(
     help="Real clients on the wire: make a Flower app, and run it as real processes over TLS.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode="rich",
 )
+
+
+@app.callback()
+def _show_help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def _need_extra() -> None:
@@ -49,7 +55,7 @@ def new(
 
       freshband flower new digits
 
-      cd digits && flwr run . local --federation-config "num-supernodes=4" --stream
+      freshband flower up digits
     """
     _need_extra()
     from freshband.flower.scaffold import write_app
@@ -63,7 +69,7 @@ def new(
     for path in written:
         typer.echo(f"wrote {path}")
     where = shlex.quote(str(folder))
-    typer.echo(f"run it with: freshband flower up {where} --clients {clients}")
+    typer.echo(f"run it with: freshband flower up {where}")
 
 
 @app.command()
@@ -72,8 +78,14 @@ def up(
         Path, typer.Argument(metavar="DIR", help="Folder of the Flower app.")
     ] = Path(),
     clients: Annotated[
-        int, typer.Option(parser=read_number, metavar="<int>", help="Number of SuperNodes M.")
-    ] = 4,
+        int | None,
+        typer.Option(
+            parser=read_number,
+            metavar="<int>",
+            show_default="the app's setting",
+            help="Number of clients M, a SuperNode each.",
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -97,17 +109,26 @@ def up(
 
     [bold]Examples[/bold]
 
-      freshband flower up digits --clients 4
+      freshband flower up digits
 
       freshband flower up digits --set rounds=3 --set uplink=deadline
     """
     _need_extra()
-    from freshband.flower.deployment import Deployment
+    from freshband.flower.deployment import Deployment, read_app
 
-    config = {"clients": clients} | dict(_read(text) for text in settings or [])
-    typer.echo(f"starting a SuperLink and {clients} SuperNodes ...", err=True)
-    with _ending_softly(), Deployment(folder, clients, keep) as federation:
-        code = federation.run(config, tell=typer.echo)
+    given = dict(_read(text) for text in settings or [])
+    known = read_app(folder)
+    for key in sorted(given.keys() - known.keys()):
+        raise ParameterError(
+            f"unknown setting {key!r} of the app, {nearest(key, known)} (others can be added to "
+            f"{folder / 'pyproject.toml'})"
+        )
+    wanted = (known | given).get("clients", 0) if clients is None else clients
+    federation = Deployment(folder, wanted, keep)
+    typer.echo(f"starting a SuperLink and {wanted} SuperNodes ...", err=True)
+    with _ending_softly(), federation:
+        told = {"clients": wanted} if "clients" in known else {}  # it may be anybody's app
+        code = federation.run(told | given, tell=typer.echo)
     if code:
         raise typer.Exit(code)
 
@@ -119,13 +140,22 @@ def _read(text: str) -> tuple[str, object]:
 
 @contextmanager
 def _ending_softly() -> Iterator[None]:
-    """Make a request to end look like Ctrl-C, so that nothing is left behind either way."""
+    """Make a request to end look like Ctrl-C, and let nothing interrupt what it sets off.
+
+    Processes are ended one way or the other: another Ctrl-C would leave some behind.
+    """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:  # nohup and shells' background jobs
+            signal.signal(number, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

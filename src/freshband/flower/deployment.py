@@ -19,17 +19,18 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
-from freshband.errors import FreshbandError
+from freshband.errors import FileError, FreshbandError, reason
 from freshband.flower.certificates import make_certificates, make_node_key
 from freshband.parameters import whole_number
 
-__all__ = ["Deployment", "DeploymentError"]
+__all__ = ["Deployment", "DeploymentError", "read_app"]
 
 _HOST: Final = "127.0.0.1"
 _MARK: Final = "FRESHBAND_DEPLOYMENT"
@@ -43,6 +44,26 @@ _QUIET: Final = {
 
 class DeploymentError(FreshbandError, RuntimeError):
     """A process of Flower's did not do what it should."""
+
+
+def read_app(app: Path) -> dict[str, Any]:
+    """Return the configuration of the Flower app in a folder, tables as ``table.key``.
+
+    Raises
+    ------
+    FileError
+        If there is none.
+    """
+    project = app / "pyproject.toml"
+    if not project.is_file():
+        raise FileError(f"{app} holds no Flower app; make one with: freshband flower new {app}")
+    try:
+        found = tomllib.loads(project.read_text(encoding="utf-8"))
+        return _flat(found["tool"]["flwr"]["app"].get("config", {}))
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot read {project}: {error}") from None
+    except (KeyError, TypeError, AttributeError):
+        raise FileError(f"{project} is not of a Flower app: it has no [tool.flwr.app]") from None
 
 
 class Deployment:
@@ -64,10 +85,7 @@ class Deployment:
     def __init__(self, app: Path, clients: int, folder: Path | None = None) -> None:
         self.app = app.resolve()
         self.clients: Final = whole_number("clients", clients, at_least=1)
-        if not (self.app / "pyproject.toml").is_file():
-            raise FreshbandError(
-                f"{app} holds no Flower app; make one with: freshband flower new {app}"
-            )
+        read_app(app)
         self._own_folder = folder is None
         self.folder = Path(tempfile.mkdtemp(prefix="freshband-")) if folder is None else folder
         self.name: Final = uuid.uuid4().hex
@@ -91,10 +109,12 @@ class Deployment:
 
     def start(self) -> None:
         """Start the SuperLink, register all keys, start the SuperNodes."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.certificates = make_certificates(self.folder / "certificates", (_HOST, "localhost"))
         home = self.folder / "flwr"
-        home.mkdir(exist_ok=True)
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError(f"cannot write {self.folder}: {reason(error)}") from None
+        self.certificates = make_certificates(self.folder / "certificates", (_HOST, "localhost"))
         config = (
             f'[superlink]\ndefault = "freshband"\n\n[superlink.freshband]\n'
             f'address = "{_HOST}:{self.port}"\n'
@@ -146,7 +166,7 @@ class Deployment:
         self.kill(f"client-{client}")
         self.nodes.pop(client).wait()
 
-    def restart_node(self, client: int, seconds: float = 120.0) -> None:
+    def restart_node(self, client: int, seconds: float = 180.0) -> None:
         """Start a SuperNode anew, again and again until the SuperLink takes it back.
 
         It takes a node that was killed for alive until its heartbeats are missed, for up to a
@@ -212,7 +232,7 @@ class Deployment:
     def status(self) -> str:
         """Return the status of the newest run, such as ``"finished:completed"``."""
         process = self._flwr(["list", "freshband", "--format", "json"])
-        answer = process.communicate(timeout=60)[0].decode()
+        answer = process.communicate(timeout=120)[0].decode()
         try:
             runs = json.loads(answer[answer.index("{") :])["runs"]
             return str(max(runs, key=lambda run: str(run["pending-at"]))["status"])
@@ -293,7 +313,7 @@ class Deployment:
             start_new_session=True,
         )
 
-    def _wait_for_port(self, process: subprocess.Popen[bytes], seconds: float = 90.0) -> None:
+    def _wait_for_port(self, process: subprocess.Popen[bytes], seconds: float = 180.0) -> None:
         context = ssl.create_default_context(cafile=str(self.certificates.authority))
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -347,6 +367,15 @@ def _marked(mark: str) -> list[int]:
             if any(part == wanted or part.startswith(wanted + b"/") for part in parts):
                 found.append(int(entry.name))
     return found
+
+
+def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= (
+            _flat(value, f"{before}{key}.") if isinstance(value, dict) else {before + key: value}
+        )
+    return flat
 
 
 def _toml(value: Any) -> str:

@@ -16,6 +16,7 @@ __all__ = ["Roster", "pauses"]
 
 _log = logging.getLogger("flwr")
 _PATIENCE: Final = 5.0  # seconds before a node that failed to answer is asked again
+_TTL: Final = 600.0  # seconds to answer; Flower says sooner if a node is gone
 
 
 class Roster:
@@ -74,7 +75,7 @@ class Roster:
         self.nodes = {client: node for client, node in self.nodes.items() if node in present}
         for node in sorted(present - self._known):
             content = RecordDict({RECORD: Order("hello").to_record(), "config": ConfigRecord()})
-            message = Message(content, dst_node_id=node, message_type=MessageType.TRAIN, ttl=60.0)
+            message = Message(content, dst_node_id=node, message_type=MessageType.TRAIN, ttl=_TTL)
             for name in self.grid.push_messages([message]):
                 if name:
                     self._asked[name] = node

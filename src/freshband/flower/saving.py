@@ -47,6 +47,7 @@ def save_run(run: AsyncRounds, folder: Path) -> None:
     facts = {
         "kind": "flower",
         "version": run.version,
+        "scheduler_seconds": run.scheduler_seconds,
         "overdue": sorted(run._orders),
         "held": {
             str(client): {
@@ -99,10 +100,11 @@ def _restore(run: AsyncRounds, arrays: Arrays, facts: Mapping[str, Any]) -> None
     run.coordinator = saved
     run.model = {name: model[name] for name in run.model}
     run.version = int(facts["version"])
+    run.scheduler_seconds = [float(seconds) for seconds in facts["scheduler_seconds"]]
     versions = {int(name.split(".")[1]) for name in arrays if name.startswith("start.")}
-    run.starts = {version: _of(arrays, f"start.{version}.") for version in versions}
+    run.starts = {version: _like(run.model, arrays, f"start.{version}.") for version in versions}
     run.held = {
-        int(client): Update(arrays=_of(arrays, f"held.{client}."), **about)
+        int(client): Update(arrays=_like(run.model, arrays, f"held.{client}."), **about)
         for client, about in facts["held"].items()
     }
     run.aggregation.restore(_of(arrays, "aggregation."))
@@ -117,6 +119,12 @@ def _restore(run: AsyncRounds, arrays: Arrays, facts: Mapping[str, Any]) -> None
 def _of(arrays: Arrays, prefix: str) -> Arrays:
     size = len(prefix)
     return {name[size:]: array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _like(model: Arrays, arrays: Arrays, prefix: str) -> Arrays:
+    """Return a model in the order of another: files keep names, not their order."""
+    found = _of(arrays, prefix)
+    return {name: found[name] for name in model if name in found}
 
 
 def _records(fields: Arrays) -> list[RoundRecord]:

@@ -49,6 +49,8 @@ client-lr = 0.05
 # what arrived before so many seconds).
 uplink = "simulated"
 deadline = 30.0
+# Seconds to wait for all clients to be there before the first round.
+wait-for-clients = 120.0
 # "" for freshband's algorithm, or a strategy of Flower's: "FedAvg", "FedAdam" ...
 strategy = ""
 # Folder for checkpoints and result.nc, absolute; "" to keep nothing. A run started again goes on.
@@ -64,7 +66,7 @@ Made by `freshband flower new`. Simulated, in Flower's own engine, with {clients
 
 As real processes on this machine, over TLS, each client with a key of its own:
 
-    freshband flower up . --clients {clients}
+    freshband flower up .
 
 `{package}/task.py` is what is learned, `{package}/client_app.py` what a client does,
 `{package}/server_app.py` the rounds; `pyproject.toml` holds the settings.

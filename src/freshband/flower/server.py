@@ -98,8 +98,8 @@ class AsyncRounds:
     ----------
     records : list of RoundRecord
         All rounds so far, those before a restart too.
-    scheduler_seconds : float
-        Time spent planning and learning, of all rounds played by this object.
+    scheduler_seconds : list of float
+        Seconds the scheduler took to plan and to learn, round by round.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class AsyncRounds:
         self.held: dict[int, Update] = {}
         self.starts: dict[int, Arrays] = {}
         self.records: list[RoundRecord] = []
-        self.scheduler_seconds = 0.0
+        self.scheduler_seconds: list[float] = []
         self._orders: dict[int, int] = {}  # client -> round of the order it works on
         self._sent: dict[str, _Sent] = {}
         self._failed: set[int] = set()
@@ -192,7 +192,7 @@ class AsyncRounds:
         wanted = self.coordinator.policy.needs_contributions
         worth = self.valuation.contributions if wanted and self.valuation is not None else None
         assignment = self.coordinator.plan(worth)
-        self.scheduler_seconds += time.perf_counter() - began
+        self.scheduler_seconds[self.round :] = [time.perf_counter() - began]
         return assignment
 
     def _send(self, t: int, assignment: NDArray[np.int64]) -> set[int]:
@@ -376,7 +376,7 @@ class AsyncRounds:
     def _learn(self, outcome: list[bool | None]) -> int:
         began = time.perf_counter()
         alarm = self.coordinator.observe(outcome)
-        self.scheduler_seconds += time.perf_counter() - began
+        self.scheduler_seconds[-1] += time.perf_counter() - began
         return -1 if alarm is None else alarm
 
     def _record(

@@ -43,6 +43,7 @@ def main(grid: Grid, context: Context) -> None:
         aggregation=aggregation,
         sizes=task.partition.sizes,
         evaluate=lambda round, arrays: task.examine(task.model(arrays)),
+        wait_for_clients=float(config["wait-for-clients"]),
         checkpoint=out / "checkpoints" if out else None,
     )
     for record in rounds:
@@ -52,5 +53,7 @@ def main(grid: Grid, context: Context) -> None:
             [client for client, yes in enumerate(record.delivered) if yes], record.ages.tolist(),
         )  # fmt: skip
     if out:
-        save_training(collect_records(rounds.records, settings), out / "result.nc")
+        result = collect_records(rounds.records, settings)
+        result["scheduler_seconds"] = ("round", rounds.scheduler_seconds)
+        save_training(result, out / "result.nc")
         log.info("wrote %s", out / "result.nc")
