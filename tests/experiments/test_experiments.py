@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from freshband.cli.app import app
 from freshband.errors import FileError, UnknownNameError
 from freshband.experiments import choice, fig2a, fig2b, fig2c, fig3, fig4
 from freshband.experiments.base import (
@@ -151,6 +153,20 @@ def test_what_is_left_open_is_chosen_by_trials_that_are_kept(small: Any, tmp_pat
     assert choice.best_of(choice.read_trials(tmp_path), "digits", "extreme") == best
     assert list(choice.try_all(tmp_path, QUIET)) == []
     assert "| **digits, extreme** | **1** | **8** | **0.1** |" in reproduction_page(tmp_path)
+
+
+def test_the_choice_from_the_command_line(small: Any, tmp_path: Path) -> None:
+    small.setattr(choice, "GRID", {("digits", "extreme"): ((1,), (8,))})
+    small.setattr(choice, "_STEPS", (1e-6, 0.1))
+    command = ["reproduce", "choice", "--out", str(tmp_path), "--device", "cpu", "--quiet"]
+    first = CliRunner().invoke(app, [*command, "--pieces", "1"])
+    assert first.exit_code == 0, first.output
+    assert "client_lr 1e-06, accuracy" in first.stderr
+    assert first.stdout == "digits, extreme: local_steps 1, batch_size 8, client_lr 1e-06\n"
+    second = CliRunner().invoke(app, [*command, "--format", "json"])
+    best = {"local_steps": 1, "batch_size": 8, "client_lr": 0.1}
+    assert json.loads(second.stdout) == {"digits, extreme": best}
+    assert "1e-06" not in second.stderr  # it was tried before
 
 
 def test_settings_are_the_best_of_what_was_tried() -> None:

@@ -15,7 +15,7 @@ from freshband.cli.settings import AddressOption, Format, Where, WhereOption
 from freshband.cli.training import need_extra
 
 if TYPE_CHECKING:
-    from freshband.experiments.base import Machine
+    from freshband.experiments.base import Machine, Scale
 
 __all__ = ["reproduce"]
 
@@ -97,10 +97,8 @@ def reproduce(
 
       freshband reproduce fig3 --scale full --device cuda --data-dir data --pieces 4
     """
-    from freshband.experiments.base import EXPERIMENTS, Machine, Scale, load_pieces
+    from freshband.experiments.base import EXPERIMENTS, Machine, Scale
     from freshband.experiments.base import reproduce as compute
-    from freshband.reporting.curves import save_figure
-    from freshband.reporting.figures import draw_experiment
 
     names = list(EXPERIMENTS) if figure is Figure.all else [figure.value]
     if {"fig3", "fig4", "choice"} & set(names):
@@ -120,13 +118,21 @@ def reproduce(
             if left == 0:
                 typer.echo("stopped as asked; call again to go on", err=True)
                 return
-        for shown, drawn in draw_experiment(name, load_pieces(name, size, out), size).items():
-            save_figure(drawn, out / f"{shown}-{size.value}.png")
+        _draw(name, size, out)
         found[name] = json.loads((out / f"{name}-{size.value}.json").read_text(encoding="utf-8"))
     if output is Format.json:
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
     else:
         _print_verdicts(found, out)
+
+
+def _draw(name: str, scale: Scale, folder: Path) -> None:
+    from freshband.experiments.base import load_pieces
+    from freshband.reporting.curves import save_figure
+    from freshband.reporting.figures import draw_experiment
+
+    for shown, drawn in draw_experiment(name, load_pieces(name, scale, folder), scale).items():
+        save_figure(drawn, folder / f"{shown}-{scale.value}.png")
 
 
 def _choose(folder: Path, machine: Machine, trials: int | None, output: Format) -> None:
