@@ -8,8 +8,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from freshband._lazy import import_on_use
 
 __version__ = "0.1.0"
 
@@ -20,19 +21,14 @@ if TYPE_CHECKING:
     from freshband.simulation import load_result, save_result, simulate, summarise
 
 _HOMES = {
-    "Coordinator": "freshband.coordinator",
-    "load_result": "freshband.simulation",
-    "save_result": "freshband.simulation",
-    "simulate": "freshband.simulation",
-    "summarise": "freshband.simulation",
+    "Coordinator": "coordinator",
+    "load_result": "simulation",
+    "save_result": "simulation",
+    "simulate": "simulation",
+    "summarise": "simulation",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import public names on first use, so that ``import freshband`` is instant."""
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'freshband' has no attribute {name!r}")
+__getattr__ = import_on_use(__name__, _HOMES)  # so that ``import freshband`` is instant
 
 
 def __dir__() -> list[str]:

@@ -161,7 +161,7 @@ def test_mean_staleness_is_enough() -> None:
     """The bound by the mean square, with a third of the split, is never better."""
     rng = np.random.default_rng(1)
     delivered = rng.random((50, 6)) < 0.4
-    L, G, step, E, sigma = 1.0, 2.0, 0.04, 4, 1.0  # noqa: N806
+    L, G, step, E, sigma = 1.0, 2.0, 0.04, 4, 1.0  # noqa: N806 - the paper's letters
     bound = convergence_bound(
         delivered, gap=1, smoothness=L, gradient=G, step=step, local_steps=E, noise=sigma, pl=0.5
     )
@@ -204,7 +204,7 @@ def test_literal_bound_is_violated() -> None:
 
 def test_literal_formula() -> None:
     delivered = np.array([[1, 1], [1, 0], [0, 0], [1, 1]])
-    L, G, eta, lam, sigma, gap = 1.5, 0.7, 0.03, 3, 0.4, 2.0  # noqa: N806
+    L, G, eta, lam, sigma, gap = 1.5, 0.7, 0.03, 3, 0.4, 2.0  # noqa: N806 - the paper's letters
     bound = convergence_bound(
         delivered, gap=gap, smoothness=L, gradient=G, step=eta, local_steps=lam, noise=sigma,
         variant="literal",

@@ -12,8 +12,9 @@ Everything but the partitions needs the extra ``train``: ``pip install 'freshban
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from freshband._lazy import import_on_use
 
 __all__ = [
     "Dataset",
@@ -42,27 +43,22 @@ if TYPE_CHECKING:
     from freshband.federated.settings import Training
 
 _HOMES = {
-    "Dataset": "freshband.federated.data",
-    "Federation": "freshband.federated.engine",
-    "Partition": "freshband.federated.partition",
-    "RoundRecord": "freshband.federated.records",
-    "Run": "freshband.federated.runs",
-    "Training": "freshband.federated.settings",
-    "build_model": "freshband.federated.models",
-    "compare": "freshband.federated.comparison",
-    "load_dataset": "freshband.federated.data",
-    "resume_run": "freshband.federated.runs",
-    "split_samples": "freshband.federated.partition",
-    "start_run": "freshband.federated.runs",
-    "train_together": "freshband.federated.engine",
+    "Dataset": "data",
+    "Federation": "engine",
+    "Partition": "partition",
+    "RoundRecord": "records",
+    "Run": "runs",
+    "Training": "settings",
+    "build_model": "models",
+    "compare": "comparison",
+    "load_dataset": "data",
+    "resume_run": "runs",
+    "split_samples": "partition",
+    "start_run": "runs",
+    "train_together": "engine",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import public names on first use: partitions do not need torch."""
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'freshband.federated' has no attribute {name!r}")
+__getattr__ = import_on_use(__name__, _HOMES)  # partitions do not need torch
 
 
 def __dir__() -> list[str]:

@@ -9,11 +9,11 @@ Needs the extra ``flower``: ``pip install 'freshband[flower]'``.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from freshband._lazy import import_on_use
 from freshband.errors import FreshbandError
 
 __all__ = [
@@ -70,12 +70,9 @@ _HOMES = {
     "read_training": "building",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import public names on first use: a client needs no PyTorch, the command line no Flower."""
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"freshband.flower.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'freshband.flower' has no attribute {name!r}")
+__getattr__ = import_on_use(
+    __name__, _HOMES
+)  # a client needs no PyTorch, the command line no Flower
 
 
 def __dir__() -> list[str]:

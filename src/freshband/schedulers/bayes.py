@@ -259,10 +259,11 @@ class Bayes(Parameters):
     --------
     >>> from freshband import Coordinator
     >>> coordinator = Coordinator("bayes", n_clients=1, n_channels=3, seed=0)
-    >>> for t in range(60):
-    ...     _ = coordinator.observe(coordinator.plan() == 2)  # only channel 2 delivers
+    >>> for t in range(200):
+    ...     works = 2 if t < 180 else 0  # the one channel that delivers
+    ...     _ = coordinator.observe(coordinator.plan() == works)
     >>> coordinator.plan().tolist()
-    [2]
+    [0]
 
     References
     ----------

@@ -1,0 +1,34 @@
+"""Public names that are imported on first use, so that a package costs nothing until then."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["import_on_use"]
+
+
+def import_on_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a package whose names live in modules below it.
+
+    Parameters
+    ----------
+    package : str
+        Its ``__name__``.
+    homes : mapping of str to str
+        The module of each public name, relative to the package.
+
+    Examples
+    --------
+    >>> find = import_on_use("freshband", {"Coordinator": "coordinator"})
+    >>> find("Coordinator").__module__
+    'freshband.coordinator'
+    """
+
+    def find(name: str) -> Any:
+        if name in homes:
+            return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return find
