@@ -42,6 +42,13 @@ def test_losing_cases_prints_a_table(monkeypatch: pytest.MonkeyPatch, capsys: An
     assert lines[3].startswith("| `glr-cucb` | **")  # it beats random
 
 
+def test_few_heard_prints_what_each_aggregation_gives(capsys: Any) -> None:
+    load("few_heard").main(runs=2, rounds=3)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 + 6
+    assert all(line.count("±") == 4 for line in lines[2:])
+
+
 def test_the_bayes_filter_is_nearer_to_the_truth(tmp_path: Path, capsys: Any) -> None:
     load("bayes_filter").main(str(tmp_path / "picture.png"))
     assert (tmp_path / "picture.png").stat().st_size > 10_000

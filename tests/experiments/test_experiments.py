@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 
 from freshband.cli.app import app
 from freshband.errors import FileError, UnknownNameError
-from freshband.experiments import choice, fig2a, fig2b, fig2c, fig3, fig4
+from freshband.experiments import choice, fig2a, fig2b, fig2c, fig4, training
 from freshband.experiments.base import (
     EXPERIMENTS,
     Machine,
     Scale,
+    Verdict,
     find_experiment,
     judge,
     judge_order,
@@ -40,14 +41,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setattr(fig2c, "_RUNS", {Scale.quick: 2})
     monkeypatch.setattr(fig2c, "_CHANNELS", {Scale.quick: (3, 8)})
 
-    def tiny(dataset: str, air: str, run: int, options: Any = None) -> Training:
+    def tiny(dataset: str, air: str, run: int = 0, options: Any = None) -> Training:
         chosen = options or {"local_steps": 1, "batch_size": 8}
         return Training(
             model="mlp", channels=f"fig3-{air}", clients=4, rounds=160, run=run, eval_every=20,
             **chosen,
         )  # fmt: skip
 
-    monkeypatch.setattr(fig3, "settings_of", tiny)
+    monkeypatch.setattr(training, "settings_of", tiny)
     return monkeypatch
 
 
@@ -86,7 +87,7 @@ def check_verdicts_and_picture(name: str, folder: Path) -> None:
     claims = json.loads((folder / f"{name}-quick.json").read_text())
     assert claims
     for claim in claims:
-        assert claim["verdict"] in ("reproduced", "exceeded", "not reproduced")
+        assert claim["verdict"] in get_args(Verdict)
         assert np.isfinite(claim["ours"])
     drawn = draw_experiment(name, load_pieces(name, Scale.quick, folder), Scale.quick)
     for shown, figure in drawn.items():
@@ -105,7 +106,12 @@ def test_trained_figures_share_their_runs(small: Any, tmp_path: Path) -> None:
     check_verdicts_and_picture("fig3", tmp_path)
     assert all(known for key, known in play("fig4", tmp_path) if key.startswith("training"))
     check_verdicts_and_picture("fig4", tmp_path)
-    result = load_pieces("fig3", Scale.quick, tmp_path)["training-quick-digits-piecewise-0"]
+    again = dict(play("aggregation", tmp_path))
+    assert [key.rpartition("-")[2] for key, known in again.items() if not known] == [
+        "random.fixed", "bayes.priority", "random.fixed", "bayes.priority",
+    ]  # fmt: skip
+    check_verdicts_and_picture("aggregation", tmp_path)
+    result = load_pieces("fig3", Scale.quick, tmp_path)["training-quick-digits-piecewise-random"]
     settings = json.loads(result.attrs["config"])["settings"]
     assert (settings["device"], settings["dataset_options"]) == ("auto", {})  # not: where it ran
 
@@ -141,8 +147,7 @@ def test_unknown_experiments_are_named() -> None:
 
 
 def test_what_is_left_open_is_chosen_by_trials_that_are_kept(small: Any, tmp_path: Path) -> None:
-    small.setattr(choice, "GRID", {("digits", "extreme"): ((1,), (8,))})
-    small.setattr(choice, "_STEPS", (1e-6, 0.1))
+    small.setattr(choice, "GRID", {("digits", "extreme"): [((1,), (8,), (1e-6, 0.1))]})
     steps = choice.try_all(tmp_path, QUIET)
     first = next(steps)
     steps.close()
@@ -156,8 +161,7 @@ def test_what_is_left_open_is_chosen_by_trials_that_are_kept(small: Any, tmp_pat
 
 
 def test_the_choice_from_the_command_line(small: Any, tmp_path: Path) -> None:
-    small.setattr(choice, "GRID", {("digits", "extreme"): ((1,), (8,))})
-    small.setattr(choice, "_STEPS", (1e-6, 0.1))
+    small.setattr(choice, "GRID", {("digits", "extreme"): [((1,), (8,), (1e-6, 0.1))]})
     command = ["reproduce", "choice", "--out", str(tmp_path), "--device", "cpu", "--quiet"]
     first = CliRunner().invoke(app, [*command, "--pieces", "1"])
     assert first.exit_code == 0, first.output
@@ -174,7 +178,7 @@ def test_settings_are_the_best_of_what_was_tried() -> None:
     if not trials:
         pytest.skip("nothing was tried yet")
     for dataset, air in {(trial["dataset"], trial["air"]) for trial in trials}:
-        assert fig3.OPEN[dataset, air] == choice.best_of(trials, dataset, air)
+        assert training.OPEN[dataset, air] == choice.best_of(trials, dataset, air)
 
 
 def test_the_page_is_what_its_files_say() -> None:

@@ -32,6 +32,7 @@ def test_weights_are_shares_of_all_contributions() -> None:
         # eta = 0.1, server step 2; zeta of those who arrived: 0.5 and 0.125
         ("renorm", [2 * 0.1 * 0.8, 0, 2 * 0.1 * 0.2, 0]),
         ("mean_one", [2 * 0.1 * 4 * 0.5 / 2, 0, 2 * 0.1 * 4 * 0.125 / 2, 0]),
+        ("fixed", [2 * 0.1 * 0.5, 0, 2 * 0.1 * 0.125, 0]),
         ("uniform", [2 * 0.1 / 2, 0, 2 * 0.1 / 2, 0]),
         ("literal", [2 * 0.5 / 2, 0, 2 * 0.125 / 2, 0]),
     ],
@@ -44,13 +45,25 @@ def test_steps_by_hand(rule: Any, expected: list[float]) -> None:
 @given(st.integers(1, 30), st.floats(1e-3, 1.0))
 def test_equal_weights_and_full_delivery_make_them_agree(m: int, lr: float) -> None:
     zeta, everybody = np.full(m, 1 / m), np.ones(m, bool)
-    renorm, mean_one, uniform, literal = (
+    renorm, fixed, mean_one, uniform, literal = (
         update_steps(zeta, everybody, lr, rule=rule)
-        for rule in ("renorm", "mean_one", "uniform", "literal")
+        for rule in ("renorm", "fixed", "mean_one", "uniform", "literal")
     )
+    assert fixed == pytest.approx(renorm, rel=1e-12)
     assert mean_one == pytest.approx(renorm, rel=1e-12)
     assert uniform == pytest.approx(renorm, rel=1e-12)
     assert literal * (m * lr) == pytest.approx(renorm, rel=1e-12)  # the stated factor 1/(M eta)
+
+
+@given(st.integers(2, 12), st.data())
+def test_fixed_is_the_best_multiple_of_a_mean_of_orthogonal_updates(m: int, data: Any) -> None:
+    arrived = np.array(data.draw(st.lists(st.booleans(), min_size=m, max_size=m).filter(any)))
+    updates = np.linalg.qr(np.random.default_rng(m).normal(size=(m, m)))[0]
+    target, heard = updates.mean(axis=0), updates[arrived].mean(axis=0)
+    best = (heard @ target) / (heard @ heard)
+    steps = update_steps(np.full(m, 1 / m), arrived, client_lr=1.0, rule="fixed")
+    assert steps @ updates == pytest.approx(best * heard, abs=1e-12)
+    assert best == pytest.approx(arrived.sum() / m)
 
 
 @pytest.mark.parametrize("rule", AGGREGATIONS)

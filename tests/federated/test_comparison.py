@@ -106,6 +106,8 @@ def test_settings_of_a_policy() -> None:
     assert (plain.scheduler, plain.matching, plain.policy_options) == ("random", None, {})
     assert (plain.algorithm, plain.seed, plain.run) == ("async", 9, 0)
     assert settings_of(base, "random@fedbuff", run=4).algorithm == "fedbuff"
+    fixed = settings_of(base, "random@fixed")
+    assert (fixed.algorithm, fixed.aggregation) == ("async", "fixed")
     ready = parse_policy("glr-cucb+priority", {"delta": 0.01, "beta": 0.5})
     assert settings_of(base, ready).policy() == ready
 

@@ -242,6 +242,7 @@ class SlowFederation:
                     "renorm": s.client_lr * (self.zeta[m] / total if total else equal),
                     "mean_one": s.client_lr * s.clients * self.zeta[m] / len(delivered),
                     "uniform": s.client_lr / len(delivered),
+                    "fixed": s.client_lr * self.zeta[m],
                     "literal": self.zeta[m] / len(delivered),
                 }[s.aggregation]
             )

@@ -35,8 +35,9 @@ def compare(
     policies: Annotated[
         str,
         typer.Option(
-            help="Comma-separated policies, each scheduler[:preset][+token...][@algorithm]; the "
-            "others are compared with the first.",
+            help="Comma-separated policies, each scheduler[:preset][+token...][@rule], the rule "
+            "being what the server does with updates: async, fixed, fedasync, fedbuff, fedavg; "
+            "the others are compared with the first.",
             rich_help_panel=panels.AIR,
         ),
     ] = "random,glr-cucb,glr-cucb+priority",

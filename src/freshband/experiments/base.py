@@ -37,9 +37,9 @@ __all__ = [
     "reproduce",
 ]
 
-EXPERIMENTS: Final = ("fig2a", "fig2b", "fig2c", "fig3", "fig4")
+EXPERIMENTS: Final = ("fig2a", "fig2b", "fig2c", "fig3", "fig4", "aggregation")
 
-Verdict = Literal["reproduced", "exceeded", "not reproduced"]
+Verdict = Literal["reproduced", "exceeded", "not reproduced", "holds", "does not hold"]
 
 
 class Scale(StrEnum):
@@ -115,7 +115,8 @@ class Claim:
         Its standard error; NaN where there is none.
     unit : str
         Such as ``"%"``.
-    verdict : {"reproduced", "exceeded", "not reproduced"}
+    verdict : {"reproduced", "exceeded", "not reproduced", "holds", "does not hold"}
+        The last two are of statements that are not the paper's.
     why : str
         What explains the verdict.
     """
@@ -263,7 +264,7 @@ def judge(
 def judge_order(
     what: str, paper: str, differences: ArrayLike, *, unit: str = "", why: str = ""
 ) -> Claim:
-    """Return a claim that something is larger: reproduced if by more than two standard errors.
+    """Return a claim that something is larger, by more than two standard errors.
 
     Parameters
     ----------
@@ -276,9 +277,13 @@ def judge_order(
     --------
     >>> judge_order("A above B", "above", [1.0, -1.2, 0.4]).verdict
     'not reproduced'
+    >>> judge_order("C above A", "-", [1.0, 1.2, 0.9]).verdict
+    'holds'
     """
     mean, error = _mean_and_error(differences)
     clear = mean > 2 * error if not math.isnan(error) else mean > 0
+    if paper == "-":
+        return Claim(what, paper, mean, error, unit, "holds" if clear else "does not hold", why)
     return Claim(what, paper, mean, error, unit, "reproduced" if clear else "not reproduced", why)
 
 

@@ -2,21 +2,22 @@
 
 ``freshband reproduce choice``. Local steps, batch and step size (erratum E20) are those with which
 random scheduling, and nothing else, is most accurate over the last 25 of 250 rounds; the run is one
-that no figure shows. What was tried is kept in ``choice.json``, trial by trial, so that a command
-that was interrupted goes on.
+that no figure shows. A step size with which a model did not learn at all is not trusted on either
+air. What was tried is kept in ``choice.json``, trial by trial, so that a command that was
+interrupted goes on.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from freshband.experiments import fig3
+from freshband.experiments import training
 from freshband.experiments.base import Machine
 from freshband.federated.comparison import compare
 from freshband.sealed import check_writable, replacing
@@ -25,22 +26,34 @@ __all__ = ["FILE", "GRID", "best_of", "read_trials", "try_all"]
 
 FILE: Final = "choice.json"
 _RUN: Final = 1000  # no figure shows it
-_STEPS: Final = (0.02, 0.05, 0.1)  # step sizes
-# Local steps and batches, by data set and air. Fewer updates arrive on the extreme air, which has
-# four clients, so they may be larger there.
-GRID: Final[Mapping[tuple[str, str], tuple[Sequence[int], Sequence[int]]]] = {
-    ("cifar10", "piecewise"): ((5, 10), (32, 64)),
-    ("cifar10", "extreme"): ((10, 20), (32, 64)),
-    ("cifar100", "piecewise"): ((5, 10), (64,)),
-    ("cifar100", "extreme"): ((10, 20), (64,)),
+Block = tuple[Sequence[int], Sequence[int], Sequence[float]]
+# Local steps, batches and step sizes, all with all, by data set and air. Fewer updates arrive on
+# the extreme air, which has four clients, so there may be more steps. ResNet-18 learned so slowly
+# that the search went on upwards, until a trial took a minute of a GPU.
+GRID: Final[Mapping[tuple[str, str], Sequence[Block]]] = {
+    ("cifar10", "piecewise"): [((5, 10), (32, 64), (0.02, 0.05, 0.1))],
+    ("cifar10", "extreme"): [((10, 20), (32, 64), (0.02, 0.05, 0.1))],
+    ("cifar100", "piecewise"): [
+        ((5, 10), (64,), (0.02, 0.05, 0.1)),
+        ((10,), (64,), (0.2, 0.4)),
+        ((20,), (32,), (0.2, 0.4, 0.8)),
+        ((20,), (64,), (0.4,)),
+    ],
+    ("cifar100", "extreme"): [
+        ((10, 20), (64,), (0.02, 0.05, 0.1)),
+        ((20,), (64,), (0.2, 0.4, 0.8)),
+        ((20,), (32,), (0.2, 0.4)),
+        ((40,), (64,), (0.4,)),
+    ],
 }
+_UNLEARNED: Final = {"cifar10": 0.2, "cifar100": 0.02}  # twice what guessing gets
 
 Trial = dict[str, Any]
 
 
 def _trials() -> Iterator[Trial]:
-    for (dataset, air), (steps, batches) in GRID.items():
-        for local_steps, batch_size, client_lr in product(steps, batches, _STEPS):
+    for (dataset, air), blocks in GRID.items():
+        for local_steps, batch_size, client_lr in chain(*(product(*block) for block in blocks)):
             yield {
                 "dataset": dataset,
                 "air": air,
@@ -51,7 +64,7 @@ def _trials() -> Iterator[Trial]:
 
 
 def read_trials(folder: Path) -> list[Trial]:
-    """Return what was tried, each trial with its ``accuracy``."""
+    """Return what was tried, each trial with its ``accuracy``, ``device`` and ``precision``."""
     path = folder / FILE
     if not path.exists():
         return []
@@ -60,9 +73,24 @@ def read_trials(folder: Path) -> list[Trial]:
 
 
 def best_of(trials: Sequence[Trial], dataset: str, air: str) -> dict[str, Any]:
-    """Return the most accurate settings tried for a data set on an air."""
-    mine = [trial for trial in trials if (trial["dataset"], trial["air"]) == (dataset, air)]
-    best = max(mine, key=lambda trial: float(trial["accuracy"]))
+    """Return the most accurate settings tried for a data set on an air.
+
+    Examples
+    --------
+    >>> good = {"dataset": "cifar10", "air": "extreme", "local_steps": 5, "batch_size": 8}
+    >>> tried = [{**good, "client_lr": lr, "accuracy": lr} for lr in (0.3, 0.4)]
+    >>> best_of(tried, "cifar10", "extreme")["client_lr"]
+    0.4
+    >>> failed = {**good, "air": "piecewise", "client_lr": 0.4, "accuracy": 0.1}
+    >>> best_of([*tried, failed], "cifar10", "extreme")["client_lr"]
+    0.3
+    """
+    mine = [trial for trial in trials if trial["dataset"] == dataset]
+    failed = {
+        trial["client_lr"] for trial in mine if trial["accuracy"] < _UNLEARNED.get(dataset, 0.0)
+    }
+    fit = [trial for trial in mine if trial["air"] == air and trial["client_lr"] not in failed]
+    best = max(fit, key=lambda trial: float(trial["accuracy"]))
     return {name: best[name] for name in ("local_steps", "batch_size", "client_lr")}
 
 
@@ -74,10 +102,15 @@ def try_all(folder: Path, machine: Machine) -> Iterator[Trial]:
         if any(trial.items() <= known.items() for known in done):
             continue
         options = {name: trial[name] for name in ("local_steps", "batch_size", "client_lr")}
-        settings = fig3.settings_of(trial["dataset"], trial["air"], _RUN, options)
-        result = compare(fig3.placed(settings, machine), ["random"], progress=machine.progress)
+        settings = training.settings_of(trial["dataset"], trial["air"], _RUN, options)
+        result = compare(training.placed(settings, machine), ["random"], progress=machine.progress)
         curve = result.accuracy.values[0, 0, -25:]
-        kept = {**trial, "accuracy": round(float(np.nanmean(curve)), 4)}
+        kept = {
+            **trial,
+            "accuracy": round(float(np.nanmean(curve)), 4),
+            "device": result.attrs["device"],
+            "precision": machine.precision,
+        }
         done.append(kept)
         with replacing(path) as scratch:
             scratch.write_text(json.dumps(done, indent=1) + "\n", encoding="utf-8")

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from freshband.experiments import fig3
 from freshband.experiments.base import Claim, Piece, Scale, judge, judge_order
 from freshband.experiments.fig2a import simulation_piece
+from freshband.experiments.training import gather
 
 __all__ = ["AGES", "ORACLE", "OURS", "TITLE", "Ages", "claims", "moving", "pieces"]
 
@@ -100,12 +101,11 @@ def moving(results: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
 def claims(results: Mapping[str, xr.Dataset], scale: Scale) -> Sequence[Claim]:
     """Check the cuts of the variance, the slopes, and how accuracy spreads over clients."""
     found = [claim for air, result in moving(results).items() for claim in _learning(air, result)]
-    results = {key: result for key, result in results.items() if key.startswith("training-")}
     dataset = fig3.DATASETS[scale][0]  # ages do not depend on the data set
-    for air in fig3.AIRS:
+    for air, roles in fig3.ROLES.items():
         paper, bound = _PAPER[f"fig3-{air}"]
-        total = fig3.gather(results, dataset, air, "cumulative_variance")
-        spread = fig3.gather(results, dataset, air, "accuracy_spread")
+        total = gather(results, scale, (dataset, air), roles, "cumulative_variance")
+        spread = gather(results, scale, (dataset, air), roles, "accuracy_spread")
         base, rise = total["random"][:, -1], total["random"][:, -1] - total["random"][:, 149]
         for role in ("learner, adaptive matching", "ours"):
             last, slope = total[role][:, -1], total[role][:, -1] - total[role][:, 149]

@@ -20,7 +20,7 @@ from freshband.errors import ParameterError
 
 __all__ = ["AGGREGATIONS", "Aggregation", "client_weights", "staleness_weight", "update_steps"]
 
-Aggregation = Literal["renorm", "mean_one", "uniform", "literal"]
+Aggregation = Literal["renorm", "fixed", "mean_one", "uniform", "literal"]
 AGGREGATIONS: tuple[str, ...] = get_args(Aggregation)
 
 
@@ -63,6 +63,8 @@ def update_steps(
     """Return the step `s_i` each client's update is applied with; 0 for those not delivered.
 
     * ``renorm``: `η_s η ζ_i / Σ_{j in S} ζ_j`, the weighted mean of what arrived.
+    * ``fixed``: `η_s η ζ_i`, as if those that were not heard had changed nothing. Where few get
+      through the model moves little, and a client heard alone cannot pull it to itself.
     * ``mean_one``: `η_s η M ζ_i / |S|`, which keeps the paper's `1/|S|` and equals Theorem 1's
       step when `ζ = 1/M`.
     * ``uniform``: `η_s η / |S|`.
@@ -76,7 +78,7 @@ def update_steps(
         Whether the client is in `S_t`. If nobody is, all steps are 0: the model stays.
     client_lr : float > 0
         `η`, the clients' step.
-    rule : {"renorm", "mean_one", "uniform", "literal"}, default "renorm"
+    rule : {"renorm", "fixed", "mean_one", "uniform", "literal"}, default "renorm"
     server_lr : float > 0, default 1
         `η_s`.
 
@@ -107,6 +109,8 @@ def update_steps(
     if rule == "renorm":
         taken = zeta * arrived
         share = taken / taken.sum() if taken.sum() > 0 else arrived / n_arrived
+    elif rule == "fixed":
+        share = zeta * arrived
     elif rule == "mean_one":
         share = zeta * arrived * zeta.size / n_arrived
     elif rule == "uniform":

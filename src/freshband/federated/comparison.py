@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from freshband import __version__
 from freshband.backends import Backend, open_backend
 from freshband.errors import ParameterError, shown
+from freshband.federated.aggregation import AGGREGATIONS
 from freshband.federated.clients import name_device, pick_device
 from freshband.federated.data import load_dataset
 from freshband.federated.engine import Federation, train_together
@@ -64,8 +65,10 @@ def compare(
     settings : Training
         What all have in common; scheduler, matching, their options and the run are replaced.
     policies : sequence of str
-        ``scheduler[:preset][+token...][@algorithm]``, such as ``"glr-cucb+priority"`` or
-        ``"random@fedavg"``; a string is split at commas. The others are compared with the first.
+        ``scheduler[:preset][+token...][@rule]``, such as ``"glr-cucb+priority"``, with what the
+        server does with updates: an algorithm, ``"random@fedavg"``, or an aggregation of
+        ``async``, ``"random@fixed"``. A string is split at commas. The others are compared with
+        the first.
     runs : int >= 1, default 1
         Independent repetitions, from ``settings.run`` on: other air, split, weights and batches.
     policy_options : mapping of str to mapping, optional
@@ -156,15 +159,17 @@ def settings_of(
     """
     text = policy.name if isinstance(policy, Policy) else policy
     options = policy.options if isinstance(policy, Policy) else options
-    name, at, algorithm = text.strip().partition("@")
+    name, at, rule = text.strip().partition("@")
     own: dict[str, Any] = {
         "scheduler": name,
         "matching": None,
         "policy_options": dict(options or {}),
         "run": run,
     }
-    if at:
-        own["algorithm"] = algorithm
+    if rule in AGGREGATIONS:
+        own |= {"algorithm": "async", "aggregation": rule}
+    elif at:
+        own["algorithm"] = rule
     return Training(**{**settings.model_dump(), **own})
 
 

@@ -60,7 +60,7 @@ class Training(Parameters):
         The server's step.
     algorithm : {"async", "fedasync", "fedbuff", "fedavg"}, default "async"
         The paper's round, or one of the baselines in `freshband.federated.algorithms`.
-    aggregation : {"renorm", "mean_one", "uniform", "literal"}, default "renorm"
+    aggregation : {"renorm", "fixed", "mean_one", "uniform", "literal"}, default "renorm"
         How weights become steps of ``async``; see `freshband.federated.aggregation`.
     weights : {"equal", "size", "contribution"}, default "equal"
         ζ: the same for all, by samples held, or by contribution (43).

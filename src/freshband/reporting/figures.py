@@ -6,7 +6,7 @@ Files are named by what they show: the captions of Fig. 2(b) and (c) are swapped
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
-from freshband.experiments import fig2b, fig3, fig4
+from freshband.experiments import aggregation, fig2b, fig3, fig4
 from freshband.experiments.base import Scale
+from freshband.experiments.training import AIRS, gather, settings_of
 from freshband.reporting.curves import COLOURS, draw_curves
 
 __all__ = ["FIGURES", "draw_experiment"]
 
 Results = Mapping[str, xr.Dataset]
+Place = tuple[str, str]  # data set and air
 
 
 def draw_experiment(name: str, results: Results, scale: Scale) -> dict[str, Figure]:
@@ -76,22 +78,34 @@ def _by_channel_sets(results: Results, scale: Scale) -> Figure:
 
 
 def _accuracy(results: Results, scale: Scale) -> Figure:
-    figure, panels = _panels(scale)
-    for (dataset, air), axes in panels.items():
-        _roles(axes, results, dataset, air, "accuracy")
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        axes.set_ylabel("test accuracy")
+    figure, panels = _panels(_everywhere(scale))
+    for place, axes in panels.items():
+        _curves(axes, results, scale, place, fig3.ROLES[place[1]], "accuracy")
+        _in_percent(axes)
     return figure
 
 
 def _variance(results: Results, scale: Scale) -> Figure:
-    figure, panels = _panels(scale)
-    results = {key: result for key, result in results.items() if key.startswith("training-")}
-    for (dataset, air), axes in panels.items():
-        _roles(axes, results, dataset, air, "cumulative_variance")
+    figure, panels = _panels(_everywhere(scale))
+    for place, axes in panels.items():
+        _curves(axes, results, scale, place, fig3.ROLES[place[1]], "cumulative_variance")
         axes.set_ylabel("cumulative AoI variance")
         axes.set_ylim(bottom=0)
     return figure
+
+
+def _aggregations(results: Results, scale: Scale) -> Figure:
+    figure, panels = _panels(aggregation.PLACES[scale])
+    roles = {policy: policy for policy in aggregation.POLICIES}
+    for place, axes in panels.items():
+        _curves(axes, results, scale, place, roles, "accuracy")
+        _in_percent(axes)
+    return figure
+
+
+def _in_percent(axes: Axes) -> None:
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.set_ylabel("test accuracy")
 
 
 def _by_air(results: Results, scale: Scale) -> Figure:
@@ -122,36 +136,43 @@ def _by_air(results: Results, scale: Scale) -> Figure:
     return figure
 
 
-def _panels(scale: Scale) -> tuple[Figure, dict[tuple[str, str], Axes]]:
-    datasets = fig3.DATASETS[scale]
-    figure = Figure(figsize=(9.5, 3.6 * len(datasets)), layout="constrained")
-    grid = figure.subplots(len(datasets), len(fig3.AIRS), squeeze=False)
-    panels = {
-        (dataset, air): grid[i][j]
-        for i, dataset in enumerate(datasets)
-        for j, air in enumerate(fig3.AIRS)
-    }
-    return figure, panels
+def _everywhere(scale: Scale) -> list[Place]:
+    return [(dataset, air) for dataset in fig3.DATASETS[scale] for air in AIRS]
 
 
-def _roles(axes: Axes, results: Results, dataset: str, air: str, measure: str) -> None:
-    rounds = next(iter(results.values()))["round"].values
-    curves = fig3.gather(results, dataset, air, measure)
-    for place, (role, values) in enumerate(curves.items()):
+def _panels(places: Sequence[Place]) -> tuple[Figure, dict[Place, Axes]]:
+    """Return a figure with room for every place, two in a row."""
+    rows = math.ceil(len(places) / 2)
+    figure = Figure(figsize=(9.5, 3.6 * rows), layout="constrained")
+    grid = figure.subplots(rows, 2, squeeze=False).ravel()
+    for spare in grid[len(places) :]:
+        spare.remove()
+    return figure, dict(zip(places, grid, strict=False))
+
+
+def _curves(
+    axes: Axes,
+    results: Results,
+    scale: Scale,
+    place: Place,
+    roles: Mapping[str, str],
+    measure: str,
+) -> None:
+    """Draw means over runs of what policies stand for, with bands of a standard error."""
+    found = gather(results, scale, place, roles, measure)
+    for colour, (role, values) in zip(COLOURS, found.items(), strict=False):
         looks = ~np.isnan(values).any(axis=0)
-        mean = values[:, looks].mean(axis=0)
-        policy = fig3.AIRS[air][role]
-        label = role if role in ("random", policy) else f"{role}: {policy}"
-        axes.plot(rounds[looks], mean, color=COLOURS[place], linewidth=1.5, label=label)
+        rounds, mean = 1 + np.flatnonzero(looks), values[:, looks].mean(axis=0)
+        label = role if role == roles[role] else f"{role}: {roles[role]}"
+        axes.plot(rounds, mean, color=colour, linewidth=1.5, label=label)
         if len(values) > 1:
             error = values[:, looks].std(axis=0, ddof=1) / math.sqrt(len(values))
-            axes.fill_between(
-                rounds[looks], mean - error, mean + error, color=COLOURS[place], alpha=0.2, lw=0
-            )
-    clients, channels = (20, 30) if air == "piecewise" else (4, 6)
-    axes.set_title(f"{dataset}, {air}: M = {clients}, N = {channels}", fontsize=9, loc="left")
+            axes.fill_between(rounds, mean - error, mean + error, color=colour, alpha=0.2, lw=0)
+        axes.set_xlim(0, values.shape[1])
+    settings = settings_of(*place)
+    size = f"M = {settings.clients}, N = {settings.build_channels().n_channels}"
+    axes.set_title(f"{', '.join(place)}: {size}", fontsize=9, loc="left")
     axes.set_xlabel("round")
-    axes.set_xlim(0, rounds[-1])
     _plain(axes)
     axes.legend(frameon=False, fontsize=7)
 
@@ -187,4 +208,5 @@ FIGURES: Mapping[str, Mapping[str, Callable[[Results, Scale], Figure]]] = {
     "fig2c": {"regret-by-channel-sets": _by_channel_sets},
     "fig3": {"accuracy": _accuracy},
     "fig4": {"age-variance": _variance, "age-variance-by-air": _by_air},
+    "aggregation": {"aggregation": _aggregations},
 }
