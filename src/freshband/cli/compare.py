@@ -35,7 +35,7 @@ def compare(
     policies: Annotated[
         str,
         typer.Option(
-            help="Comma-separated policies, each scheduler[:preset][+token...][@rule], the rule "
+            help="Comma-separated policies, each scheduler[:preset][+token...]\\[@rule], the rule "
             "being what the server does with updates: async, fixed, fedasync, fedbuff, fedavg; "
             "the others are compared with the first.",
             rich_help_panel=panels.AIR,
