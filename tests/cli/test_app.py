@@ -59,6 +59,11 @@ def test_defaults_are_shown(shell: Shell) -> None:
         assert f"[default: {default}]" in text
 
 
+def test_brackets_in_help_are_not_taken_for_markup(shell: Shell) -> None:
+    text = " ".join(shell("compare", "--help").out.replace("│", " ").split())
+    assert "scheduler[:preset][+token...][@rule]" in text
+
+
 def test_version(shell: Shell) -> None:
     assert shell("--version") == (0, f"freshband {freshband.__version__}\n", "")
 
