@@ -84,12 +84,15 @@ def best_of(trials: Sequence[Trial], dataset: str, air: str) -> dict[str, Any]:
     >>> failed = {**good, "air": "piecewise", "client_lr": 0.4, "accuracy": 0.1}
     >>> best_of([*tried, failed], "cifar10", "extreme")["client_lr"]
     0.3
+    >>> best_of([failed], "cifar10", "piecewise")["client_lr"]  # nothing better so far
+    0.4
     """
     mine = [trial for trial in trials if trial["dataset"] == dataset]
     failed = {
         trial["client_lr"] for trial in mine if trial["accuracy"] < _UNLEARNED.get(dataset, 0.0)
     }
-    fit = [trial for trial in mine if trial["air"] == air and trial["client_lr"] not in failed]
+    here = [trial for trial in mine if trial["air"] == air]
+    fit = [trial for trial in here if trial["client_lr"] not in failed] or here
     best = max(fit, key=lambda trial: float(trial["accuracy"]))
     return {name: best[name] for name in ("local_steps", "batch_size", "client_lr")}
 

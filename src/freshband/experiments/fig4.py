@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from freshband.experiments import fig3
 from freshband.experiments.base import Claim, Piece, Scale, judge, judge_order
 from freshband.experiments.fig2a import simulation_piece
-from freshband.experiments.training import gather
+from freshband.experiments.training import ROUNDS, gather
 
 __all__ = ["AGES", "ORACLE", "OURS", "TITLE", "Ages", "claims", "moving", "pieces"]
 
@@ -81,7 +81,7 @@ def pieces(scale: Scale) -> Sequence[Piece]:
                 "channel_options": dict(air.options),
                 "policies": list(air.policies.values()),
                 "clients": air.clients,
-                "rounds": 250,
+                "rounds": ROUNDS,
                 "runs": _RUNS[scale],
                 "seed": 0,
                 "points": 1,
