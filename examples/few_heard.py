@@ -6,14 +6,20 @@ for little and much local work on alike and unlike clients. The further a client
 on its own, the more it hurts to follow a single one.
 
     python examples/few_heard.py [RUNS]
+
+With a file that ``freshband compare --out`` wrote, it shows instead how accurate its policies are,
+over all rounds and the last 100, and how soon they reach what the first has at the end.
+
+    python examples/few_heard.py FILE.nc
 """
 
 import sys
 
 import numpy as np
 
+from freshband.experiments.fig3 import needed_rounds
 from freshband.federated import Training
-from freshband.federated.comparison import compare, measure_comparison
+from freshband.federated.comparison import compare, load_comparison, measure_comparison
 
 SCHEDULERS = ("random", "bayes+priority")
 
@@ -53,5 +59,21 @@ def main(runs: int = 4, rounds: int = 150) -> None:
             print(f"| {who} | {steps} | " + " | ".join(cells) + " |", flush=True)
 
 
+def summarise(path: str) -> None:
+    """Print what a comparison's file says of its policies."""
+    accuracy = load_comparison(path).accuracy
+    rounds, first = accuracy["round"].values, accuracy.isel(policy=0).values
+    print("| policy | accuracy in percent, mean over rounds | over the last 100 | rounds needed |")
+    print("| --- | ---: | ---: | ---: |")
+    for name, curves in zip(accuracy.policy.values, accuracy.values, strict=True):
+        cells = [written(np.nanmean(part, axis=1)) for part in (curves, curves[:, -100:])]
+        needed = np.array(needed_rounds(rounds, curves, first))
+        error = needed.std(ddof=1) / len(needed) ** 0.5
+        print(f"| `{name}` | {' | '.join(cells)} | {needed.mean():.2f} ± {error:.2f} |")
+
+
 if __name__ == "__main__":
-    main(*(int(argument) for argument in sys.argv[1:]))
+    if sys.argv[1:] and sys.argv[1].endswith(".nc"):
+        summarise(sys.argv[1])
+    else:
+        main(*(int(argument) for argument in sys.argv[1:]))

@@ -7,7 +7,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
+
+from freshband.federated import Training
+from freshband.federated.comparison import compare, save_comparison
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -47,6 +51,17 @@ def test_few_heard_prints_what_each_aggregation_gives(capsys: Any) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 + 6
     assert all(line.count("±") == 4 for line in lines[2:])
+
+
+def test_few_heard_reads_a_comparison(tmp_path: Path, capsys: Any) -> None:
+    settings = Training(model="mlp", clients=3, rounds=120, eval_every=10)
+    result = compare(settings, ["random", "random@fixed"], runs=2, progress=False)
+    save_comparison(result, tmp_path / "it.nc")
+    load("few_heard").summarise(str(tmp_path / "it.nc"))
+    lines = capsys.readouterr().out.splitlines()
+    mean = 100 * float(np.nanmean(result.accuracy.sel(policy="random@fixed")))
+    assert lines[2].endswith("| 1.00 ± 0.00 |")
+    assert lines[3].startswith(f"| `random@fixed` | {mean:.1f} ± ")
 
 
 def test_the_bayes_filter_is_nearer_to_the_truth(tmp_path: Path, capsys: Any) -> None:
