@@ -7,14 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from freshband.federated import Training
 from freshband.federated.algorithms import (
     Arrivals,
+    Averaged,
     FedAsync,
     FedBuff,
     WeightedMean,
     build_algorithm,
+    served_model,
 )
 
 NAMES: tuple[Any, ...] = ("async", "fedavg", "fedasync", "fedbuff")
@@ -141,3 +145,49 @@ def test_nothing_arrived(name: Any) -> None:
     assert model.tolist() == [1, 2]
     assert steps.tolist() == [0, 0, 0]
     assert passed == (0 if name == "fedbuff" else 1)
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=40), st.integers(0, 20))
+def test_an_average_weighs_models_by_how_late_they_came(moves: list[float], recency: int) -> None:
+    algorithm = Averaged(WeightedMean(settings()), recency)
+    model, memory = start(), algorithm.open_memory(start())
+    models = []
+    for move in moves:
+        algorithm.apply(model, memory, arrivals([True, False, False], [[move, -move]] * 3))
+        models.append(model.numpy().copy())
+    # weight of model s after t: ∏ (r - 1) / (r + k) over the later ones, times (k + 1) / (s + k)
+    later, expected = 1.0, np.zeros(2)
+    for s in range(len(models), 0, -1):
+        expected += later * (recency + 1) / (recency + s) * models[s - 1]
+        later *= (s - 1) / (recency + s)
+    assert later == 0  # the weights sum to 1: the first model's start is forgotten
+    assert served_model(model, memory).numpy() == pytest.approx(expected, rel=1e-9, abs=1e-6)
+
+
+def test_recency_0_is_the_mean_of_all_models() -> None:
+    algorithm = Averaged(WeightedMean(settings()), recency=0)
+    model, memory = start(), algorithm.open_memory(start())
+    for _ in range(3):  # to 0, -1, -2 in the first place
+        algorithm.apply(model, memory, arrivals([True, False, False], [[2.0, 0.0]] * 3))
+    assert served_model(model, memory).tolist() == pytest.approx([-1, 2])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_who_averages_moves_the_model_as_without(name: Any) -> None:
+    chosen = {"algorithm": name, "buffer_size": 2}
+    plain, averaged = (build_algorithm(settings(**chosen, served=s)) for s in ("last", "average"))
+    assert isinstance(averaged, Averaged)
+    assert averaged.everybody_trains == plain.everybody_trains
+    assert averaged.needs_models == plain.needs_models
+    (first, first_memory), (second, second_memory) = (
+        (start(), rule.open_memory(start())) for rule in (plain, averaged)
+    )
+    for change in (1.0, -3.0, 2.0):
+        rows = [[change, 2.0], [NOTHING] * 2, [0.5, change]]
+        got = arrivals([True, False, True], rows, models=rows, staleness=[0, -1, 2])
+        steps, passed = plain.apply(first, first_memory, got)
+        others, too = averaged.apply(second, second_memory, got)
+        assert (others.tolist(), too) == (steps.tolist(), passed)
+        assert second.tolist() == first.tolist()
+    assert served_model(first, first_memory) is first
+    assert served_model(second, second_memory).tolist() != second.tolist()

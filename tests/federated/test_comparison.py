@@ -107,7 +107,18 @@ def test_settings_of_a_policy() -> None:
     assert (plain.algorithm, plain.seed, plain.run) == ("async", 9, 0)
     assert settings_of(base, "random@fedbuff", run=4).algorithm == "fedbuff"
     fixed = settings_of(base, "random@fixed")
-    assert (fixed.algorithm, fixed.aggregation) == ("async", "fixed")
+    assert (fixed.algorithm, fixed.aggregation, fixed.served) == ("async", "fixed", "last")
+    mean = settings_of(base, "random+age@average")
+    assert (mean.aggregation, mean.served, mean.scheduler) == ("renorm", "average", "random+age")
+    for text, algorithm, aggregation in (
+        ("random@fixed+average", "async", "fixed"),
+        ("random@average+fedavg", "fedavg", "renorm"),
+    ):
+        both = settings_of(base, text)
+        assert (both.algorithm, both.aggregation) == (algorithm, aggregation)
+        assert both.served == "average"
+    with pytest.raises(ParameterError, match="'fedav'"):
+        settings_of(base, "random@fixed+fedav")
     ready = parse_policy("glr-cucb+priority", {"delta": 0.01, "beta": 0.5})
     assert settings_of(base, ready).policy() == ready
 

@@ -13,6 +13,7 @@ from torch import nn
 from freshband.federated import Dataset, Federation, Partition, RoundRecord, Training
 from freshband.federated.aggregation import AGGREGATIONS
 from freshband.federated.batches import Batches
+from freshband.federated.clients.base import Layout
 from tests.federated.playing import (
     DEAD,
     KINDS,
@@ -284,3 +285,18 @@ def test_an_error_travels_with_the_update() -> None:
             late += int((now != known).sum())
             carried = now.copy()
     assert late
+
+
+def test_the_average_is_examined_and_handed_out_and_training_is_the_same() -> None:
+    plain, averaged = (Federation(tiny(rounds=6, served=served)) for served in ("last", "average"))
+    with plain, averaged:
+        mean = plain.state.model.clone()
+        for t, (one, other) in enumerate(zip(plain, averaged, strict=True), start=1):
+            mean.lerp_(plain.state.model, 17 / (16 + t))
+            assert torch.equal(averaged.state.model, plain.state.model)
+            assert other.delivered.tolist() == one.delivered.tolist()
+            found = averaged.clients.examine(mean)
+            assert other.loss == found.loss
+        assert other.loss != one.loss
+        handed_out = Layout(averaged.module()).read(averaged.module())
+        assert torch.equal(handed_out, mean.to(handed_out))

@@ -15,7 +15,7 @@ import torch
 
 from freshband.errors import FileError, ParameterError, SequenceError
 from freshband.federated import Dataset, build_model, load_dataset, split_samples
-from freshband.federated.checkpoint import load_checkpoint
+from freshband.federated.checkpoint import load_checkpoint, save_checkpoint
 from freshband.federated.records import RoundRecord
 from freshband.federated.result import load_training
 from freshband.federated.runs import Run, resume_run, start_run
@@ -79,6 +79,7 @@ KILLS: dict[str, tuple[dict[str, Any], list[Kill]]] = {
         {**PRIORITY, "contribution": "fedce", "loo": "buffer"},
         [("train", 1), ("round", 4), ("write", 7)],
     ),
+    "averaged": ({**TINY, "served": "average"}, [("write", 3), ("round", 8), ("train", 11)]),
     "fedasync": ({**TINY, "algorithm": "fedasync"}, [("round", 6), ("write", 4)]),
     "fedavg": ({**TINY, "algorithm": "fedavg", "eval_every": 3}, [("train", 10), ("round", 13)]),
     "float64": (
@@ -369,6 +370,19 @@ def test_checkpoints_of_other_settings_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a" / "run.json").write_text(json.dumps(body))
     with pytest.raises(FileError, match="of other settings than"):
         resume_run(tmp_path / "a")
+
+
+def test_settings_that_came_later_have_their_defaults(tmp_path: Path) -> None:
+    """A run begun by an older version goes on."""
+    start_run(tiny(), tmp_path / "a")
+    described = tmp_path / "a" / "run.json"
+    body = json.loads(described.read_text())
+    del body["settings"]["served"]
+    described.write_text(json.dumps(body))
+    found = load_checkpoint(tmp_path / "a" / "checkpoints")
+    del found.facts["federation"]["settings"]["served"]
+    save_checkpoint(tmp_path / "a" / "checkpoints", found.round, found.tensors, found.facts)
+    assert resume_run(tmp_path / "a").federation.settings == tiny()
 
 
 def test_two_at_a_time_are_refused(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from freshband.flower import (
     build_rounds,
 )
 from freshband.flower.template.task import open_task
+from freshband.flower.wire import to_arrays
 from tests.flower.playground import Playground, digits_client
 
 SMALL = {"model": "mlp", "clients": 4, "rounds": 8, "seed": 3, "path": "threads"}
@@ -66,9 +67,10 @@ def assert_same(records, others):
 
 
 def assert_same_model(rounds, module):
+    served = to_arrays(rounds.arrays)
     for name, weights in module.named_parameters():
         np.testing.assert_allclose(
-            rounds.model[name], weights.detach().numpy(), rtol=1e-4, atol=1e-5, err_msg=name
+            served[name], weights.detach().numpy(), rtol=1e-4, atol=1e-5, err_msg=name
         )
 
 
@@ -82,8 +84,9 @@ def assert_same_model(rounds, module):
         {"algorithm": "fedasync"},
         {"algorithm": "fedbuff", "buffer_size": 3},
         {"clip_norm": 0.2, "scheduler": "random"},
+        {"served": "average", "aggregation": "fixed"},
     ],
-    ids=["paper", "sizes", "priority", "fedce", "fedasync", "fedbuff", "clipped"],
+    ids=["paper", "sizes", "priority", "fedce", "fedasync", "fedbuff", "clipped", "averaged"],
 )
 def test_simulated_uplink_is_the_run_of_one_process(more):
     config = {**SMALL, **more}
@@ -96,10 +99,19 @@ def test_simulated_uplink_is_the_run_of_one_process(more):
     assert any((record.staleness > 0).any() for record in records)  # something was kept and sent
 
 
-@pytest.mark.parametrize("algorithm", ["async", "fedasync", "fedbuff"])
-def test_killed_and_resumed_is_the_run_never_killed(algorithm, tmp_path):
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"algorithm": "async"},
+        {"algorithm": "fedasync"},
+        {"algorithm": "fedbuff"},
+        {"served": "average"},
+    ],
+    ids=lambda rule: "-".join(rule.values()),
+)
+def test_killed_and_resumed_is_the_run_never_killed(rule, tmp_path):
     """Whatever the round it is killed in, updates that wait to be delivered are the same."""
-    config = {**SMALL, "rounds": 5, "algorithm": algorithm}
+    config = {**SMALL, "rounds": 5, **rule}
     others, module = in_one_process(**config)
     waiting = 0
     for killed in range(1, 5):

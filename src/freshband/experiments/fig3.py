@@ -74,8 +74,11 @@ def _claims_of(
     results: Mapping[str, xr.Dataset], scale: Scale, dataset: str, air: str
 ) -> list[Claim]:
     accuracy = gather(results, scale, (dataset, air), ROLES[air], "accuracy")
+    arrived = gather(results, scale, (dataset, air), ROLES[air], "n_delivered")
     rounds = next(iter(results.values()))["round"].values
     final = {role: 100 * values[:, -1] for role, values in accuracy.items()}
+    late = {role: 100 * np.nanmean(values[:, -100:]) for role, values in accuracy.items()}
+    heard = {role: float(values.mean()) for role, values in arrived.items()}
     where = f"{dataset}, {air}"
     found = []
     paper = _PAPER.get((dataset, air))
@@ -88,6 +91,7 @@ def _claims_of(
                     final[role],
                     at_least=paper,
                     unit="%",
+                    why=f"over the last 100 rounds {late[role]:.1f} %",
                 )
             )
         found.append(
@@ -96,6 +100,7 @@ def _claims_of(
                 "higher",
                 final[role] - final["random"],
                 unit="points",
+                why=f"over the last 100 rounds {late['random']:.1f} -> {late[role]:.1f} %",
             )
         )
         found.append(
@@ -105,6 +110,8 @@ def _claims_of(
                 needed_rounds(rounds, accuracy[role], accuracy["random"]),
                 at_most=2 / 3,
                 unit="ratio",
+                why=f"{heard['random']:.1f} updates arrive in a round with random, "
+                f"{heard[role]:.1f} with this: a ratio of {heard['random'] / heard[role]:.2f}",
             )
         )
     return found

@@ -82,7 +82,7 @@ def train_piece(scale: Scale, dataset: str, air: str, policy: str) -> Piece:
     settings, runs = settings_of(dataset, air), _RUNS[scale]
     place = {"device", "precision", "path", "workers"}  # may differ from run to run
     given = {
-        "settings": settings.model_dump(mode="json", exclude=place),
+        "settings": settings.model_dump(mode="json", exclude={*place, "served"}),  # as in policy
         "policy": policy,
         "runs": runs,
     }

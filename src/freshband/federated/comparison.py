@@ -67,8 +67,9 @@ def compare(
     policies : sequence of str
         ``scheduler[:preset][+token...][@rule]``, such as ``"glr-cucb+priority"``, with what the
         server does with updates: an algorithm, ``"random@fedavg"``, or an aggregation of
-        ``async``, ``"random@fixed"``. A string is split at commas. The others are compared with
-        the first.
+        ``async``, ``"random@fixed"``; and which model it hands out, ``"random@average"`` or
+        ``"random@fixed+average"``. A string is split at commas. The others are compared with the
+        first.
     runs : int >= 1, default 1
         Independent repetitions, from ``settings.run`` on: other air, split, weights and batches.
     policy_options : mapping of str to mapping, optional
@@ -166,10 +167,13 @@ def settings_of(
         "policy_options": dict(options or {}),
         "run": run,
     }
-    if rule in AGGREGATIONS:
-        own |= {"algorithm": "async", "aggregation": rule}
-    elif at:
-        own["algorithm"] = rule
+    for part in rule.split("+") if at else ():
+        if part in AGGREGATIONS:
+            own |= {"algorithm": "async", "aggregation": part}
+        elif part == "average":
+            own["served"] = part
+        else:
+            own["algorithm"] = part
     return Training(**{**settings.model_dump(), **own})
 
 

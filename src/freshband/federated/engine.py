@@ -27,7 +27,7 @@ from freshband.channels.base import ChannelModel, open_air
 from freshband.coordinator import Coordinator
 from freshband.errors import FileError, ParameterError, SequenceError
 from freshband.federated.aggregation import client_weights
-from freshband.federated.algorithms import Arrivals, build_algorithm
+from freshband.federated.algorithms import Arrivals, build_algorithm, served_model
 from freshband.federated.batches import Batches
 from freshband.federated.clients import choose_clients, pick_device
 from freshband.federated.clients.base import Job, Layout, LocalTraining, Trial, check_trainable
@@ -169,10 +169,14 @@ class Federation:
         if self._owns_clients:
             self.clients.close()
 
+    @property
+    def _served(self) -> torch.Tensor:
+        return served_model(self.state.model, self.state.memory)
+
     def module(self) -> nn.Module:
-        """Return a module with the server's present weights, on the CPU."""
+        """Return a module with the weights the server hands out at present, on the CPU."""
         module = copy.deepcopy(self._module)
-        Layout(module).write(self.state.model.cpu(), module)
+        Layout(module).write(self._served.cpu(), module)
         return module
 
     def step(self) -> RoundRecord:
@@ -350,7 +354,7 @@ class Federation:
         chosen = self.settings
         if t % chosen.eval_every and t != chosen.rounds:
             return np.nan, np.nan, np.full(chosen.clients, np.nan)
-        found = self.clients.examine(self.state.model)
+        found = self.clients.examine(self._served)
         labels = self.dataset.test_labels.cpu().numpy()
         there = np.bincount(labels, minlength=self.dataset.n_classes)
         known = there > 0

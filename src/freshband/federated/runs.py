@@ -333,7 +333,8 @@ def _restore(
 ) -> tuple[Federation, list[RoundRecord]]:
     where = f"round {found.round} in {_checkpoints(home)}"
     facts = found.facts.get("federation", {})
-    if facts.get("settings") != terms.settings.model_dump(mode="json"):
+    new = Training().model_dump(mode="json")  # settings an older version did not have
+    if {**new, **facts.get("settings", {})} != terms.settings.model_dump(mode="json"):
         raise FileError(f"{where} is a checkpoint of other settings than {terms_path(home)} has")
     try:
         records = _unstack(_of(found.tensors, _RECORDS), found.round)

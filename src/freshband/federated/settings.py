@@ -62,6 +62,9 @@ class Training(Parameters):
         The paper's round, or one of the baselines in `freshband.federated.algorithms`.
     aggregation : {"renorm", "fixed", "mean_one", "uniform", "literal"}, default "renorm"
         How weights become steps of ``async``; see `freshband.federated.aggregation`.
+    served : {"last", "average"}, default "last"
+        The model that is examined and handed out: the newest, or the average of recent ones, see
+        `freshband.federated.algorithms.Averaged`. Clients train on the newest either way.
     weights : {"equal", "size", "contribution"}, default "equal"
         ζ: the same for all, by samples held, or by contribution (43).
     mixing : float in (0, 1], default 0.6
@@ -125,6 +128,7 @@ class Training(Parameters):
     server_lr: Rate = 1.0
     algorithm: Literal["async", "fedasync", "fedbuff", "fedavg"] = "async"
     aggregation: Aggregation = "renorm"
+    served: Literal["last", "average"] = "last"
     weights: Literal["equal", "size", "contribution"] = "equal"
     mixing: Annotated[float, Field(gt=0, le=1)] = 0.6
     staleness: Literal["constant", "polynomial", "hinge"] = "polynomial"

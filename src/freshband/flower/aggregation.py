@@ -20,7 +20,7 @@ from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
 from freshband.errors import ParameterError
-from freshband.federated.algorithms import Arrivals, build_algorithm
+from freshband.federated.algorithms import Arrivals, build_algorithm, served_model
 from freshband.federated.settings import Training
 from freshband.flower.wire import Arrays, Update, to_arrays, to_record
 
@@ -79,6 +79,10 @@ class Aggregation(Protocol):
         """
         ...
 
+    def served(self, model: Arrays) -> Arrays:
+        """Return the model to hand out and to evaluate: the newest, or another made of it."""
+        ...
+
     def memory(self) -> Arrays:
         """Return what must be saved with the run."""
         ...
@@ -94,7 +98,8 @@ class PaperAggregation:
     Parameters
     ----------
     settings : Training
-        ``algorithm``, ``aggregation``, ``client_lr``, ``server_lr`` and what else they use.
+        ``algorithm``, ``aggregation``, ``client_lr``, ``server_lr``, ``served`` and what else they
+        use.
     """
 
     def __init__(self, settings: Training) -> None:
@@ -144,6 +149,12 @@ class PaperAggregation:
             row, self._memory, Arrivals(delivered, updates, models, staleness, weights)
         )
         return _from_row(row, model), steps, passed
+
+    def served(self, model: Arrays) -> Arrays:
+        """Return the newest model or, if the settings say so, the average of recent ones."""
+        if self._memory is None or self.settings.served == "last":
+            return model
+        return _from_row(served_model(to_row(model), self._memory), model)
 
     def memory(self) -> Arrays:
         """Return what the algorithm remembers."""
@@ -236,6 +247,10 @@ class StrategyAggregation:
         metrics = MetricRecord({**said, self._key: count})
         content = RecordDict({"arrays": to_record(moved(arrival, model)), "metrics": metrics})
         return Message(content, dst_node_id=0, message_type=MessageType.TRAIN)
+
+    def served(self, model: Arrays) -> Arrays:
+        """Return the newest model."""
+        return model
 
     def memory(self) -> Arrays:
         """Return the arrays and numbers the strategy holds."""

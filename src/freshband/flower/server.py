@@ -160,8 +160,8 @@ class AsyncRounds:
 
     @property
     def arrays(self) -> ArrayRecord:
-        """The present model."""
-        return to_record(self.model)
+        """The model the server hands out at present."""
+        return to_record(self.aggregation.served(self.model))
 
     def __iter__(self) -> Iterator[RoundRecord]:
         while self.round < self.rounds:
