@@ -250,13 +250,17 @@ def judge(
     --------
     >>> judge("accuracy", "55 %", [58.0, 59.0, 60.0], at_least=55, unit="%").verdict
     'exceeded'
+    >>> judge("share of the gap, at least half", "-", [0.4, 0.7], at_least=0.5).verdict
+    'holds'
     """
     if (at_least is None) == (at_most is None):
         raise ValueError("a claim needs at_least or at_most")
     mean, error = _mean_and_error(values)
     beyond = mean - at_least if at_least is not None else cast(float, at_most) - mean
     verdict: Verdict = "not reproduced"
-    if beyond >= 0:
+    if paper == "-":
+        verdict = "holds" if beyond >= 0 else "does not hold"
+    elif beyond >= 0:
         verdict = "exceeded" if beyond > 2 * error else "reproduced"
     return Claim(what, paper, mean, error, unit, verdict, why)
 
