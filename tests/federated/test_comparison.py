@@ -117,6 +117,8 @@ def test_settings_of_a_policy() -> None:
         both = settings_of(base, text)
         assert (both.algorithm, both.aggregation) == (algorithm, aggregation)
         assert both.served == "average"
+    eager = settings_of(base, "random@eager+average")
+    assert (eager.local_rounds, eager.served, eager.aggregation) == (4, "average", "renorm")
     with pytest.raises(ParameterError, match="'fedav'"):
         settings_of(base, "random@fixed+fedav")
     ready = parse_policy("glr-cucb+priority", {"delta": 0.01, "beta": 0.5})

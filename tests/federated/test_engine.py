@@ -13,7 +13,7 @@ from torch import nn
 from freshband.federated import Dataset, Federation, Partition, RoundRecord, Training
 from freshband.federated.aggregation import AGGREGATIONS
 from freshband.federated.batches import Batches
-from freshband.federated.clients.base import Layout
+from freshband.federated.clients.base import Job, Layout
 from tests.federated.playing import (
     DEAD,
     KINDS,
@@ -95,6 +95,10 @@ def test_clients_never_heard_are_the_slow_ones(cold_start: Any, loo: Any) -> Non
         {"algorithm": "fedavg", "weights": "contribution", "aggregation": "mean_one"},
         {"clip_norm": 0.2, "weights": "contribution"},
         {"path": "threads", "matching": "priority", "error_samples": 3},
+        {"local_rounds": 2},
+        {"local_rounds": 3, "matching": "priority", "weights": "size", "path": "stacked"},
+        {"local_rounds": 100, "algorithm": "fedasync", "clip_norm": 0.3},
+        {"local_rounds": 3, "algorithm": "fedavg"},
     ],
     ids=str,
 )
@@ -300,3 +304,26 @@ def test_the_average_is_examined_and_handed_out_and_training_is_the_same() -> No
         assert other.loss != one.loss
         handed_out = Layout(averaged.module()).read(averaged.module())
         assert torch.equal(handed_out, mean.to(handed_out))
+
+
+@every_path
+def test_who_is_not_heard_goes_on_from_where_it_is_so_many_rounds(path: Any) -> None:
+    """On dead air the pending update is that of one long local training."""
+    with Federation(tiny(**DEAD, rounds=5, local_rounds=3, path=path)) as run:
+        start, trained, held = run.state.model.clone(), [], []
+        for record in run:
+            trained.append(record.trained)
+            held.append(run.state.updates.clone())
+            assert record.bytes_down == (0 if record.round > 1 else record.bytes_up)
+        batches = [
+            np.concatenate([run._job(m, start, start).batches for run.state.round in range(3)])
+            for m in range(4)
+        ]
+        longest = torch.empty_like(held[-1])
+        run.clients.train(
+            [Job(start, batch, row) for batch, row in zip(batches, longest, strict=True)], 0.3
+        )
+    assert trained == [4, 4, 4, 0, 0]
+    assert torch.allclose(held[2], longest, rtol=0, atol=1e-12)
+    assert torch.equal(held[4], held[2])
+    assert not torch.equal(held[1], held[0])

@@ -80,6 +80,7 @@ KILLS: dict[str, tuple[dict[str, Any], list[Kill]]] = {
         [("train", 1), ("round", 4), ("write", 7)],
     ),
     "averaged": ({**TINY, "served": "average"}, [("write", 3), ("round", 8), ("train", 11)]),
+    "eager": ({**TINY, "local_rounds": 3}, [("train", 4), ("round", 9), ("write", 2)]),
     "fedasync": ({**TINY, "algorithm": "fedasync"}, [("round", 6), ("write", 4)]),
     "fedavg": ({**TINY, "algorithm": "fedavg", "eval_every": 3}, [("train", 10), ("round", 13)]),
     "float64": (

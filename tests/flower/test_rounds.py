@@ -321,6 +321,8 @@ def test_what_does_not_fit_together_is_refused():
         play({**SMALL, "matching": "priority", "loo": "buffer"})
     with pytest.raises(ParameterError, match="fedavg"):
         play({**SMALL, "algorithm": "fedavg"})
+    with pytest.raises(ParameterError, match="local_rounds must be 1 over Flower"):
+        play({**SMALL, "local_rounds": 2})
     wanting = StrategyAggregation(strategy.FedAvg(min_available_nodes=5))
     rounds, _ = play(SMALL, aggregation=wanting)
     with pytest.raises(ParameterError, match="5 nodes"):

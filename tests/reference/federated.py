@@ -33,6 +33,7 @@ class Client:
         self.began = 0  # which of the server's models it was trained from
         self.error = 1.0  # travels with the update
         self.age = 1
+        self.worked = 0  # rounds, on the model it received last
         self.server_update: Weights | None = None  # what last arrived
         self.server_model: Weights | None = None
         self.server_error = 1.0
@@ -91,7 +92,14 @@ class SlowFederation:
     def step(self) -> SimpleNamespace:
         s, self.t = self.settings, self.t + 1
         training = set(range(s.clients)) if s.algorithm == "fedavg" else self.last
+        further = [
+            m
+            for m in sorted(set(range(s.clients)) - training)
+            if self.clients[m].worked < s.local_rounds
+        ]
         for m in sorted(training):
+            self.receive(m)
+        for m in [*sorted(training), *further]:
             self.train(m)
         valued = s.contribution_rule is not None
         wanted = self.coordinator.policy.needs_contributions
@@ -137,21 +145,27 @@ class SlowFederation:
             errors=[client.server_error for client in self.clients] if valued else nothing,
             priorities=priorities,
             channel_means=self.coordinator.channel_means,
-            trained=len(training),
+            trained=len(training) + len(further),
             bytes_up=number * s.clients,
             bytes_down=number * len(training),
         )
 
     # -------------------------------------------------------------------------------- clients
 
-    def train(self, m: int) -> None:
-        """Receive the model, try it without oneself, and make E steps of (5)."""
-        s, client = self.settings, self.clients[m]
-        if s.contribution_rule is not None:
+    def receive(self, m: int) -> None:
+        """Receive the model and try it without oneself."""
+        client = self.clients[m]
+        if self.settings.contribution_rule is not None:
             client.error = self.error_without(m)
         client.began = len(self.versions) - 1
+        client.model, client.worked = self.model, 0
+
+    def train(self, m: int) -> None:
+        """Make E steps of (5) from where one is; the update is the whole way from the start."""
+        s, client = self.settings, self.clients[m]
+        client.worked += 1
         module = copy.deepcopy(self.module)
-        module.load_state_dict(self.model)
+        module.load_state_dict(client.model)
         optimiser = torch.optim.SGD(module.parameters(), lr=s.client_lr)
         for samples in self.batches.draw(self.partition.train[m], round=self.t, client=m):
             optimiser.zero_grad()
@@ -159,8 +173,9 @@ class SlowFederation:
             nn.functional.cross_entropy(module(images), self.data.train_labels[samples]).backward()
             optimiser.step()
         client.model = weights_of(module)
+        start = self.versions[client.began]
         client.update = {
-            name: (value - client.model[name]) / s.client_lr for name, value in self.model.items()
+            name: (value - client.model[name]) / s.client_lr for name, value in start.items()
         }
 
     def error_without(self, m: int) -> float:

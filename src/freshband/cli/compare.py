@@ -37,7 +37,8 @@ def compare(
         typer.Option(
             help="Comma-separated policies, each scheduler[:preset][+token...]\\[@rule], the rule "
             "being what the server does with updates: async, fixed, fedasync, fedbuff, fedavg; "
-            "the others are compared with the first.",
+            "average, or fixed+average, hands out a mean of recent models. "
+            "The others are compared with the first.",
             rich_help_panel=panels.AIR,
         ),
     ] = "random,glr-cucb,glr-cucb+priority",

@@ -17,6 +17,7 @@ from freshband.federated.settings import Training
 __all__ = ["AIRS", "OPEN", "ROUNDS", "gather", "name_piece", "placed", "settings_of", "train_piece"]
 
 ROUNDS: Final = 250
+_BY_POLICY: Final = {"served", "local_rounds"}  # the policy says so, or they have defaults
 _RUNS: Final = {Scale.quick: 2, Scale.full: 5}
 AIRS: Final = {"piecewise": 20, "extreme": 4}  # with so many clients
 
@@ -82,7 +83,7 @@ def train_piece(scale: Scale, dataset: str, air: str, policy: str) -> Piece:
     settings, runs = settings_of(dataset, air), _RUNS[scale]
     place = {"device", "precision", "path", "workers"}  # may differ from run to run
     given = {
-        "settings": settings.model_dump(mode="json", exclude={*place, "served"}),  # as in policy
+        "settings": settings.model_dump(mode="json", exclude={*place, *_BY_POLICY}),
         "policy": policy,
         "runs": runs,
     }

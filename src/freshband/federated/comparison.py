@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 _FORMAT: Final = "freshband comparison 1"
+_EAGER: Final = 4  # rounds an eager client works on a model: one starved must not walk too far
 _IN_STEP: Final = 256  # clients that train in one batch on a GPU, at most
 _DATA_BY_RUN: Final = frozenset({"synthetic"})  # data sets that every run draws anew
 
@@ -67,9 +68,10 @@ def compare(
     policies : sequence of str
         ``scheduler[:preset][+token...][@rule]``, such as ``"glr-cucb+priority"``, with what the
         server does with updates: an algorithm, ``"random@fedavg"``, or an aggregation of
-        ``async``, ``"random@fixed"``; and which model it hands out, ``"random@average"`` or
-        ``"random@fixed+average"``. A string is split at commas. The others are compared with the
-        first.
+        ``async``, ``"random@fixed"``; ``eager`` lets clients whose update was lost go on training
+        (``local_rounds`` is 4) and ``average`` hands out a mean of recent models, alone or after
+        another: ``"random@fixed+average"``. A string is split at commas. The others are compared
+        with the first.
     runs : int >= 1, default 1
         Independent repetitions, from ``settings.run`` on: other air, split, weights and batches.
     policy_options : mapping of str to mapping, optional
@@ -172,6 +174,8 @@ def settings_of(
             own |= {"algorithm": "async", "aggregation": part}
         elif part == "average":
             own["served"] = part
+        elif part == "eager":
+            own["local_rounds"] = _EAGER
         else:
             own["algorithm"] = part
     return Training(**{**settings.model_dump(), **own})

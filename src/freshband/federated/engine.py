@@ -115,6 +115,7 @@ class Federation:
         self._batches = Batches(chosen.seed, chosen.run, chosen.local_steps, chosen.batch_size)
         self._air = open_air(self.channels, chosen.rounds, chosen.seed, chosen.run)
         self._tastes = _class_shares(self.partition, self.dataset)
+        self._further: dict[int, torch.Tensor] = {}  # what clients that wait add, by client
         self.state = self._open_state()
 
     def _open_state(self) -> ServerState:
@@ -123,7 +124,7 @@ class Federation:
         model = Layout(self._module).read(self._module)
         model = model.to(device=self.dataset.train_images.device, dtype=dtype)
         valued = chosen.contribution_rule is not None
-        paired = valued or self._algorithm.needs_models
+        paired = valued or self._algorithm.needs_models or chosen.local_rounds > 1
         sizes = self.partition.sizes
         equal = np.full(n_clients, 1.0 / n_clients)
         return ServerState(
@@ -144,6 +145,7 @@ class Federation:
                 "weights": sizes / sizes.sum() if chosen.weights == "size" else equal,
                 "contributions": np.ones(n_clients),
                 "worth": np.zeros(n_clients),
+                **({"worked": np.zeros(n_clients, np.int64)} if chosen.local_rounds > 1 else {}),
             },
         )
 
@@ -194,16 +196,27 @@ class Federation:
         if len(state.models):
             self._try_without_themselves(who)
         arrays["downloaded"][who] = state.version
+        self._further = self._go_on()
         return [
-            Job(
-                state.model,
-                self._batches.draw(
-                    self.partition.train[client], round=state.round + 1, client=int(client)
-                ),
-                state.updates[client],
-            )
-            for client in who
+            *(self._job(one, state.model, state.updates[one]) for one in who.tolist()),
+            *(self._job(one, state.trained[one], row) for one, row in self._further.items()),
         ]
+
+    def _job(self, client: int, start: torch.Tensor, out: torch.Tensor) -> Job:
+        held = self.partition.train[client]
+        batches = self._batches.draw(held, round=self.state.round + 1, client=client)
+        return Job(start, batches, out)
+
+    def _go_on(self) -> dict[int, torch.Tensor]:
+        """Return room for what clients add to an update that waits to get through."""
+        state, arrays = self.state, self.state.arrays
+        if "worked" not in arrays:
+            return {}
+        worked, fresh = arrays["worked"], arrays["receivers"]
+        more = ~fresh & (worked < self.settings.local_rounds)
+        worked[fresh] = 1
+        worked[more] += 1
+        return {int(client): torch.empty_like(state.model) for client in np.flatnonzero(more)}
 
     def _try_without_themselves(self, who: NDArray[np.int64]) -> None:
         state, arrays = self.state, self.state.arrays
@@ -219,15 +232,14 @@ class Federation:
         arrays["carried"][who] = 1.0 - self.clients.count_correct(trials) / tried
 
     def _trained(self) -> None:
-        """Note the models that go with the new updates."""
-        if len(self.state.trained):
-            for client in np.flatnonzero(self.state.arrays["receivers"]):
-                torch.sub(
-                    self.state.model,
-                    self.state.updates[client],
-                    alpha=self.settings.client_lr,
-                    out=self.state.trained[client],
-                )
+        """Note the models that go with the new updates, and add to those that go on."""
+        state, lr = self.state, self.settings.client_lr
+        if len(state.trained):
+            for client in np.flatnonzero(state.arrays["receivers"]).tolist():
+                torch.sub(state.model, state.updates[client], alpha=lr, out=state.trained[client])
+        for client, further in self._further.items():
+            state.updates[client].add_(further)
+            state.trained[client].sub_(further, alpha=lr)
 
     # ------------------------------------------------------------------------------ steps 3, 4
 
@@ -235,7 +247,7 @@ class Federation:
         """Schedule, transmit, aggregate and learn; return what happened."""
         state, arrays, chosen = self.state, self.state.arrays, self.settings
         t = state.round + 1
-        n_trained = int(arrays["receivers"].sum())
+        received = int(arrays["receivers"].sum())
         valued = len(state.gradients) > 0
         wanted = self.coordinator.policy.needs_contributions
         assignment = self.coordinator.plan(arrays["contributions"] if wanted else None)
@@ -283,9 +295,9 @@ class Federation:
             errors=arrays["errors"].copy() if valued else nothing.copy(),
             priorities=nothing.copy() if priorities is None else priorities,
             channel_means=self.coordinator.channel_means,
-            trained=n_trained,
+            trained=received + len(self._further),
             bytes_up=(size + 8 * valued) * int((assignment >= 0).sum()),
-            bytes_down=(size + 8 * valued) * n_trained,
+            bytes_down=(size + 8 * valued) * received,
             seconds=time.perf_counter() - began,
         )
 

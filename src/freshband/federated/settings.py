@@ -52,6 +52,10 @@ class Training(Parameters):
         Which of the independent runs.
     local_steps : int >= 1, default 5
         Gradient steps E a client makes on a model it receives.
+    local_rounds : int >= 1, default 1
+        Rounds a client works on a model it received. With 1, as in the paper, whose update was lost
+        only sends it again; with more it goes on training meanwhile, E steps a round, and sends
+        all it has come to, until it has worked so many rounds.
     batch_size : int >= 1, default 32
         Samples of a step.
     client_lr : float > 0, default 0.05
@@ -123,6 +127,7 @@ class Training(Parameters):
     seed: Annotated[int, Field(ge=0)] = 0
     run: Annotated[int, Field(ge=0)] = 0
     local_steps: Count = 5
+    local_rounds: Count = 1
     batch_size: Count = 32
     client_lr: Rate = 0.05
     server_lr: Rate = 1.0

@@ -108,6 +108,11 @@ class PaperAggregation:
                 "algorithm must be async, fedasync or fedbuff over Flower, got 'fedavg'; for "
                 "averaging there is StrategyAggregation(FedAvg())"
             )
+        if settings.local_rounds > 1:
+            raise ParameterError(
+                "local_rounds must be 1 over Flower: clients train when they are told to, got "
+                f"{settings.local_rounds}"
+            )
         self.settings = settings
         self._algorithm = build_algorithm(settings)
         self._memory: dict[str, torch.Tensor] | None = None

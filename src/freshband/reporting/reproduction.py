@@ -36,11 +36,11 @@ _HEADS = {"aggregation": "Beyond the paper"}
 _WHY = {
     "fig3": """**Why not two thirds of the rounds.** M of N = 1.5 M channels carry something in a
 round, and means are U[0, 1] here. Channels taken at random deliver M/2 updates in a round; the best
-M, if they were known, `Σ k / (N + 1)` over the largest M of k = 1 … N: 13.2 against 10 with
-M = 20, 2.57 against 2 with M = 4. So no scheduler hears more than 1.3 times what random scheduling
-hears, and if each update were worth the same it would need 0.76 of the rounds, 0.78 with M = 4.
-With the mean of what arrived, equation (7) repaired, an update more does not even move the model
-further, only more steadily.
+M, if they were known, `Σ k / (N + 1)` over the largest M of k = 1 … N: 13.2 against 10 with M = 20,
+2.57 against 2 with M = 4. So no scheduler hears more than 1.3 times what random scheduling hears,
+and if each update were worth the same it would need 0.76 of the rounds, 0.78 with M = 4. With the
+mean of what arrived, equation (7) repaired, an update more does not even move the model further,
+only more steadily.
 
 **Why curves on the extreme air are ragged**, and CIFAR-100 ends below the paper's 38 %: in a
 quarter of the rounds a single client is heard, and the mean of what arrived makes the model that
@@ -48,10 +48,10 @@ client's. Where the air is bad at the end, so is the model, whoever schedules. W
 aggregation: see *Beyond the paper*. Where ten or more are heard in a round it does harm: it
 shortens steps for no reason.
 """,
-    "fig4": """**Why the printed M-Exp3 cuts nothing on moving air.** With γ = 0.5 half of its choices
-are random, and its weights stand for what was good long ago. Matching gives the client in need the
-channel that looks best, and on moving air looks are old: in one of the five trained runs a client
-was not heard for over twenty rounds, which is half of the learner's variance.
+    "fig4": """**Why the printed M-Exp3 cuts nothing on moving air.** With γ = 0.5 half of its
+choices are random, and its weights stand for what was good long ago. Matching gives the client in
+need the channel that looks best, and on moving air looks are old: in one of the five trained runs a
+client was not heard for over twenty rounds, which is half of the learner's variance.
 """,
 }
 
