@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from freshband.cli.app import app
 from freshband.errors import FileError, UnknownNameError
-from freshband.experiments import choice, fig2a, fig2b, fig2c, fig4, training
+from freshband.experiments import choice, fig2a, fig2b, fig2c, fig4, rules, training
 from freshband.experiments.base import (
     EXPERIMENTS,
     Machine,
@@ -114,6 +114,26 @@ def test_trained_figures_share_their_runs(small: Any, tmp_path: Path) -> None:
     result = load_pieces("fig3", Scale.quick, tmp_path)["training-quick-digits-piecewise-random"]
     settings = json.loads(result.attrs["config"])["settings"]
     assert (settings["device"], settings["dataset_options"]) == ("auto", {})  # not: where it ran
+
+
+def test_rules_are_tried_in_runs_that_no_figure_shows(small: Any, tmp_path: Path) -> None:
+    small.setattr(rules, "AIRS", ("extreme",))
+    small.setattr(rules, "RULES", {Scale.quick: ("", "eager", "fixed+average")})
+    small.setattr("freshband.reporting.figures.AIRS", ("extreme",))
+    check_verdicts_and_picture("rules", tmp_path)
+    results = load_pieces("rules", Scale.quick, tmp_path)
+    assert list(results) == [
+        f"training-quick-digits-extreme-random{rule}-1000"
+        for rule in ("", ".eager", ".fixed.average")
+    ]
+    assert all(result.run.values.tolist() == [1000, 1001] for result in results.values())
+    settings = [json.loads(result.attrs["config"])["policies"] for result in results.values()]
+    assert settings == [["random"], ["random@eager"], ["random@fixed+average"]]
+    late = rules.late(results, Scale.quick, "extreme")
+    best = rules.best_rule(results, Scale.quick, "extreme")
+    assert late[best].mean() == max(values.mean() for values in late.values())
+    trained = [int(result.trained.sum()) for result in results.values()]
+    assert trained[1] > trained[0] == trained[2]
 
 
 def test_orderings_of_figure_2_hold(small: Any, tmp_path: Path) -> None:

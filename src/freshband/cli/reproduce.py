@@ -28,6 +28,7 @@ class Figure(StrEnum):
     fig2c = "fig2c"
     fig3 = "fig3"
     fig4 = "fig4"
+    rules = "rules"
     aggregation = "aggregation"
     all = "all"
     choice = "choice"
@@ -45,8 +46,8 @@ def reproduce(
         Figure,
         typer.Argument(
             help="fig2a regret by policy, fig2b by breakpoints, fig2c by channel sets, fig3 "
-            "accuracy, fig4 age variance, aggregation when few are heard, or all; choice: settings "
-            "of CIFAR the paper leaves open.",
+            "accuracy, fig4 age variance, rules for lost updates, aggregation when few are heard, "
+            "or all; choice: settings of CIFAR the paper leaves open.",
             show_default=False,
         ),
     ],
@@ -54,7 +55,7 @@ def reproduce(
         Size,
         typer.Option(
             help="quick: minutes on any machine, digits in place of CIFAR; full: the paper's "
-            "setting, which wants a GPU for fig3, fig4 and aggregation."
+            "setting, which wants a GPU for fig3, fig4, rules and aggregation."
         ),
     ] = Size.quick,
     out: Annotated[Path, typer.Option(help="Folder for results, pictures and verdicts.")] = Path(
@@ -103,7 +104,7 @@ def reproduce(
     from freshband.experiments.base import reproduce as compute
 
     names = list(EXPERIMENTS) if figure is Figure.all else [figure.value]
-    if {"fig3", "fig4", "aggregation", "choice"} & set(names):
+    if {"fig3", "fig4", "rules", "aggregation", "choice"} & set(names):
         need_extra()
     machine = Machine(device, precision, data_dir, backend.value, address, progress=not quiet)
     size = Scale(scale.value)

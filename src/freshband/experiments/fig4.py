@@ -170,7 +170,7 @@ def _learning(name: str, result: xr.Dataset) -> list[Claim]:
         theirs = 100 * _ratio(base - total[printed], gap).mean()
         found.append(
             judge(
-                f"{name}, ages alone: ours closes at least half of the gap from random to the oracle",
+                f"{name}, ages alone: ours closes at least half of the gap, random to oracle",
                 "-",
                 100 * _ratio(base - total[OURS], gap),
                 at_least=50.0,

@@ -66,7 +66,7 @@ def placed(settings: Training, machine: Machine) -> Training:
     return Training(**{**settings.model_dump(), **place})
 
 
-def name_piece(scale: Scale, dataset: str, air: str, policy: str) -> str:
+def name_piece(scale: Scale, dataset: str, air: str, policy: str, first: int = 0) -> str:
     """Return the key of a piece.
 
     Examples
@@ -75,12 +75,12 @@ def name_piece(scale: Scale, dataset: str, air: str, policy: str) -> str:
     'training-full-cifar10-extreme-m-exp3.paper.random'
     """
     plain = policy.translate(str.maketrans(":+@", "..."))
-    return f"training-{scale.value}-{dataset}-{air}-{plain}"
+    return f"training-{scale.value}-{dataset}-{air}-{plain}" + (f"-{first}" if first else "")
 
 
-def train_piece(scale: Scale, dataset: str, air: str, policy: str) -> Piece:
-    """Return all runs of a policy on a data set and an air."""
-    settings, runs = settings_of(dataset, air), _RUNS[scale]
+def train_piece(scale: Scale, dataset: str, air: str, policy: str, first: int = 0) -> Piece:
+    """Return all runs of a policy on a data set and an air, from the first on."""
+    settings, runs = settings_of(dataset, air, first), _RUNS[scale]
     place = {"device", "precision", "path", "workers"}  # may differ from run to run
     given = {
         "settings": settings.model_dump(mode="json", exclude={*place, *_BY_POLICY}),
@@ -101,7 +101,7 @@ def train_piece(scale: Scale, dataset: str, air: str, policy: str) -> Piece:
         config["settings"] = settings.model_dump(mode="json")
         return _thin(result).assign_attrs(config=json.dumps(config), precision=machine.precision)
 
-    key = name_piece(scale, dataset, air, policy)
+    key = name_piece(scale, dataset, air, policy, first)
     return Piece(key, given, make, save_comparison, load_comparison)
 
 
@@ -125,6 +125,7 @@ def gather(
     where: tuple[str, str],
     policies: Mapping[str, str] | Sequence[str],
     measure: str,
+    first: int = 0,
 ) -> dict[str, NDArray[np.float64]]:
     """Return a measure of all runs, shape (runs, ...), by what a policy stands for.
 
@@ -140,9 +141,13 @@ def gather(
         Policies by what they stand for; those of a sequence stand for themselves.
     measure : str
         Such as ``"accuracy"``.
+    first : int
+        Of the runs.
     """
     roles = policies if isinstance(policies, Mapping) else {name: name for name in policies}
     return {
-        role: results[name_piece(scale, *where, policy)][measure][0].values.astype(np.float64)
+        role: results[name_piece(scale, *where, policy, first)][measure][0].values.astype(
+            np.float64
+        )
         for role, policy in roles.items()
     }

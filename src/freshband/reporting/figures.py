@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
-from freshband.experiments import aggregation, fig2b, fig3, fig4
+from freshband.experiments import aggregation, fig2b, fig3, fig4, rules
 from freshband.experiments.base import Scale
 from freshband.experiments.training import AIRS, gather, settings_of
 from freshband.reporting.curves import COLOURS, draw_curves
@@ -100,6 +100,26 @@ def _aggregations(results: Results, scale: Scale) -> Figure:
     for place, axes in panels.items():
         _curves(axes, results, scale, place, roles, "accuracy")
         _in_percent(axes)
+    return figure
+
+
+def _rules(results: Results, scale: Scale) -> Figure:
+    figure, panels = _panels([(rules.DATASET[scale], air) for air in AIRS])
+    for place, axes in panels.items():
+        found = rules.late(results, scale, place[1])
+        names, values = [rule or "the paper's" for rule in found], np.array([*found.values()])
+        axes.errorbar(
+            values.mean(axis=1), np.arange(len(names)),
+            xerr=values.std(axis=1, ddof=1) / math.sqrt(values.shape[1]), marker="o", markersize=4,
+            linestyle="", capsize=2, color=COLOURS[0],
+        )  # fmt: skip
+        axes.axvline(values[0].mean(), color="0.4", linewidth=0.6)
+        axes.set_yticks(np.arange(len(names)), names, fontsize=8)
+        axes.invert_yaxis()
+        axes.set_xlabel("accuracy over the last 25 rounds, percent")
+        runs = f"random, {values.shape[1]} runs, ± one standard error"
+        axes.set_title(f"{', '.join(place)}: {runs}", fontsize=9, loc="left")
+        _plain(axes)
     return figure
 
 
@@ -208,5 +228,6 @@ FIGURES: Mapping[str, Mapping[str, Callable[[Results, Scale], Figure]]] = {
     "fig2c": {"regret-by-channel-sets": _by_channel_sets},
     "fig3": {"accuracy": _accuracy},
     "fig4": {"age-variance": _variance, "age-variance-by-air": _by_air},
+    "rules": {"rules-for-lost-updates": _rules},
     "aggregation": {"aggregation": _aggregations},
 }
