@@ -37,8 +37,8 @@ def compare(
         typer.Option(
             help="Comma-separated policies, each scheduler[:preset][+token...]\\[@rule], the rule "
             "being what the server does with updates: async, fixed, fedasync, fedbuff, fedavg; "
-            "average, or fixed+average, hands out a mean of recent models. "
-            "The others are compared with the first.",
+            "eager lets clients whose update was lost go on training, average hands out a mean of "
+            "recent models, as in random@fixed+average. The others are compared with the first.",
             rich_help_panel=panels.AIR,
         ),
     ] = "random,glr-cucb,glr-cucb+priority",

@@ -107,17 +107,18 @@ def _rules(results: Results, scale: Scale) -> Figure:
     figure, panels = _panels([(rules.DATASET[scale], air) for air in AIRS])
     for place, axes in panels.items():
         found = rules.late(results, scale, place[1])
-        names, values = [rule or "the paper's" for rule in found], np.array([*found.values()])
+        paper = found.pop("")
+        gains, at = np.array([*found.values()]) - paper, np.arange(len(found))
+        error = gains.std(axis=1, ddof=1) / math.sqrt(gains.shape[1])
         axes.errorbar(
-            values.mean(axis=1), np.arange(len(names)),
-            xerr=values.std(axis=1, ddof=1) / math.sqrt(values.shape[1]), marker="o", markersize=4,
-            linestyle="", capsize=2, color=COLOURS[0],
+            gains.mean(axis=1), at, xerr=error, marker="o", markersize=4, linestyle="", capsize=2,
+            color=COLOURS[0],
         )  # fmt: skip
-        axes.axvline(values[0].mean(), color="0.4", linewidth=0.6)
-        axes.set_yticks(np.arange(len(names)), names, fontsize=8)
+        axes.axvline(0, color="0.4", linewidth=0.6)
+        axes.set_yticks(at, list(found), fontsize=8)
         axes.invert_yaxis()
-        axes.set_xlabel("accuracy over the last 25 rounds, percent")
-        runs = f"random, {values.shape[1]} runs, ± one standard error"
+        axes.set_xlabel(f"points beyond the paper's round, {paper.mean():.1f} %", fontsize=9)
+        runs = f"random, last 25 rounds, {gains.shape[1]} runs, paired"
         axes.set_title(f"{', '.join(place)}: {runs}", fontsize=9, loc="left")
         _plain(axes)
     return figure
