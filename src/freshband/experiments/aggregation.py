@@ -20,9 +20,10 @@ import xarray as xr
 
 from freshband.experiments.base import Claim, Piece, Scale, judge_order
 from freshband.experiments.fig3 import OURS
+from freshband.experiments.rules import ruled
 from freshband.experiments.training import gather, train_piece
 
-__all__ = ["PLACES", "POLICIES", "TITLE", "claims", "pieces"]
+__all__ = ["PLACES", "TITLE", "claims", "pieces", "policies"]
 
 TITLE: Final = "Aggregation where few are heard"
 
@@ -30,8 +31,11 @@ PLACES: Final = {
     Scale.quick: (("digits", "piecewise"), ("digits", "extreme")),
     Scale.full: (("cifar10", "piecewise"), ("cifar10", "extreme"), ("cifar100", "extreme")),
 }
-_LEARNER: Final = OURS.partition("@")[0]
-POLICIES: Final = ("random", "random@fixed", _LEARNER, OURS)
+
+
+def policies(air: str) -> tuple[str, str, str, str]:
+    """Return random scheduling and ours, each with the paper's round and with our rule."""
+    return "random", ruled("random", air), OURS, ruled(OURS, air)
 
 
 def pieces(scale: Scale) -> Sequence[Piece]:
@@ -39,7 +43,7 @@ def pieces(scale: Scale) -> Sequence[Piece]:
     return [
         train_piece(scale, dataset, air, policy)
         for dataset, air in PLACES[scale]
-        for policy in POLICIES
+        for policy in policies(air)
     ]
 
 
@@ -47,12 +51,12 @@ def claims(results: Mapping[str, xr.Dataset], scale: Scale) -> Sequence[Claim]:
     """Compare aggregations under the same scheduler, and schedulers under the same aggregation."""
     found = []
     for place in PLACES[scale]:
-        accuracy = gather(results, scale, place, POLICIES, "accuracy")
+        base, base_ruled, ours, ours_ruled = policies(place[1])
+        accuracy = gather(results, scale, place, policies(place[1]), "accuracy")
         mean = {policy: 100 * np.nanmean(curve, axis=1) for policy, curve in accuracy.items()}
         late = {policy: 100 * np.nanmean(c[:, -100:], axis=1) for policy, c in accuracy.items()}
         for better, worse in (
-            ("random@fixed", "random"), (OURS, _LEARNER), (_LEARNER, "random"),
-            (OURS, "random@fixed"),
+            (base_ruled, base), (ours_ruled, ours), (ours, base), (ours_ruled, base_ruled),
         ):  # fmt: skip
             found += [
                 judge_order(

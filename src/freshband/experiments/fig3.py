@@ -21,15 +21,16 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from freshband.experiments.base import Claim, Piece, Scale, judge, judge_order
+from freshband.experiments.rules import ruled
 from freshband.experiments.training import AIRS, gather, train_piece
 
 __all__ = ["DATASETS", "OURS", "ROLES", "TITLE", "claims", "needed_rounds", "pieces"]
 
 TITLE: Final = "Accuracy over rounds"
 
-# Ours is the scheduler that learns fastest, with the paper's matching and an aggregation that
-# stands rounds in which few are heard: see `freshband.experiments.aggregation`.
-OURS: Final = "bayes+priority@fixed"
+# Ours is the scheduler that learns fastest, with the paper's matching and a rule for lost updates:
+# see `freshband.experiments.rules` and `freshband.experiments.aggregation`.
+OURS: Final = "bayes+priority"
 _LEARNERS: Final = {"piecewise": "glr-cucb:paper", "extreme": "m-exp3:paper"}
 # Which policies stand for what the figure compares, by the kind of air.
 ROLES: Final[Mapping[str, Mapping[str, str]]] = {
@@ -37,7 +38,7 @@ ROLES: Final[Mapping[str, Mapping[str, str]]] = {
         "random": "random",
         "learner, random matching": f"{_LEARNERS[air]}+random",
         "learner, adaptive matching": f"{_LEARNERS[air]}+priority",
-        "ours": OURS,
+        "ours": ruled(OURS, air),
     }
     for air in AIRS
 }

@@ -20,7 +20,19 @@ from numpy.typing import NDArray
 from freshband.experiments.base import Claim, Piece, Scale, judge_order
 from freshband.experiments.training import AIRS, gather, train_piece
 
-__all__ = ["CHANGES", "DATASET", "FIRST", "RULES", "TITLE", "best_rule", "claims", "late", "pieces"]
+__all__ = [
+    "CHANGES",
+    "DATASET",
+    "FIRST",
+    "OURS",
+    "RULES",
+    "TITLE",
+    "best_rule",
+    "claims",
+    "late",
+    "pieces",
+    "ruled",
+]
 
 TITLE: Final = "What to do about lost updates"
 
@@ -31,7 +43,19 @@ RULES: Final = {
     Scale.full: tuple("+".join(some) for n in range(4) for some in combinations(CHANGES, n)),
 }
 DATASET: Final = {Scale.quick: "digits", Scale.full: "cifar10"}
+OURS: Final = {"piecewise": "fixed", "extreme": "fixed"}  # what ours does in Figs. 3 and 4
 FIRST: Final = 1000  # no figure shows this run and those that follow
+
+
+def ruled(policy: str, air: str) -> str:
+    """Return a policy with the rule ours has on an air.
+
+    Examples
+    --------
+    >>> ruled("random", "extreme")
+    'random@fixed'
+    """
+    return f"{policy}@{OURS[air]}"
 
 
 def _policy(rule: str) -> str:

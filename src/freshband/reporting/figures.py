@@ -96,8 +96,8 @@ def _variance(results: Results, scale: Scale) -> Figure:
 
 def _aggregations(results: Results, scale: Scale) -> Figure:
     figure, panels = _panels(aggregation.PLACES[scale])
-    roles = {policy: policy for policy in aggregation.POLICIES}
     for place, axes in panels.items():
+        roles = {policy: policy for policy in aggregation.policies(place[1])}
         _curves(axes, results, scale, place, roles, "accuracy")
         _in_percent(axes)
     return figure
