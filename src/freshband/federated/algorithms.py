@@ -208,7 +208,7 @@ class Averaged:
     References
     ----------
     Shamir, Zhang, "Stochastic gradient descent for non-smooth optimization: convergence results
-    and optimal averaging schemes", ICML 2013, section 4.
+    and optimal averaging schemes", ICML 2013: polynomial-decay averaging.
     """
 
     rule: Algorithm

@@ -38,7 +38,7 @@ class ServerState:
         Shape (M,) each: ``downloaded`` (version a pending update began from), ``receivers`` (who
         gets the model next), ``carried`` (error a client will report), ``errors`` (last
         reported), ``heard``, ``weights`` (ζ), ``contributions``, ``worth`` (FedCE's sum over
-        rounds).
+        rounds); where clients go on while they wait, ``worked`` (rounds on their model).
     """
 
     round: int
