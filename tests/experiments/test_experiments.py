@@ -111,6 +111,7 @@ def test_trained_figures_share_their_runs(small: Any, tmp_path: Path) -> None:
         "random.fixed", "bayes.priority", "random.fixed", "bayes.priority",
     ]  # fmt: skip
     check_verdicts_and_picture("aggregation", tmp_path)
+    assert "**Why" not in reproduction_page(tmp_path)  # the reasons are those of the full scale
     result = load_pieces("fig3", Scale.quick, tmp_path)["training-quick-digits-piecewise-random"]
     settings = json.loads(result.attrs["config"])["settings"]
     assert (settings["device"], settings["dataset_options"]) == ("auto", {})  # not: where it ran

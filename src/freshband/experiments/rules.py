@@ -55,11 +55,15 @@ def ruled(policy: str, air: str) -> str:
     >>> ruled("random", "extreme")
     'random@fixed'
     """
-    return f"{policy}@{OURS[air]}"
+    return _with(policy, OURS[air])
+
+
+def _with(policy: str, rule: str) -> str:
+    return f"{policy}@{rule}" if rule else policy
 
 
 def _policy(rule: str) -> str:
-    return f"random@{rule}" if rule else "random"
+    return _with("random", rule)
 
 
 def pieces(scale: Scale) -> Sequence[Piece]:

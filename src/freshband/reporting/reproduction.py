@@ -32,7 +32,7 @@ place of CIFAR, in minutes on any machine.
 
 _HEADS = dict.fromkeys(("rules", "aggregation"), "Beyond the paper")
 
-# Why some verdicts are what they are; numbers that were measured stand in the tables.
+# Why some verdicts of the full scale are what they are; what was measured stands in the tables.
 _WHY = {
     "fig3": """**Why not two thirds of the rounds.** M of N = 1.5 M channels carry something in a
 round, and means are U[0, 1] here. Channels taken at random deliver M/2 updates in a round; the best
@@ -128,7 +128,7 @@ def _section(name: str, scale: Scale, folder: Path) -> str:
         "| --- | --- | --- | --- |",
         *(_row(claim) for claim in claims),
         "",
-        *([_WHY[name]] if name in _WHY else []),
+        *([_WHY[name]] if scale is Scale.full and name in _WHY else []),
         f"Scale {scale.value}, seed 0, {len(results)} files, {seconds:,.0f} s of computing on "
         f"{_devices(made)}; freshband {some.attrs['freshband']}, {versions}.",
         "",
