@@ -17,7 +17,7 @@ import sys
 
 import numpy as np
 
-from freshband.experiments.fig3 import needed_rounds
+from freshband.experiments.training import needed_rounds
 from freshband.federated import Training
 from freshband.federated.comparison import compare, load_comparison, measure_comparison
 

@@ -106,11 +106,11 @@ def test_trained_figures_share_their_runs(small: Any, tmp_path: Path) -> None:
     check_verdicts_and_picture("fig3", tmp_path)
     assert all(known for key, known in play("fig4", tmp_path) if key.startswith("training"))
     check_verdicts_and_picture("fig4", tmp_path)
-    again = dict(play("aggregation", tmp_path))
+    again = dict(play("parts", tmp_path))
     assert [key.rpartition("-")[2] for key, known in again.items() if not known] == [
-        "random.fixed", "bayes.priority", "random.fixed", "bayes.priority",
+        "random.eager.average", "bayes.priority", "random.eager.average", "bayes.priority",
     ]  # fmt: skip
-    check_verdicts_and_picture("aggregation", tmp_path)
+    check_verdicts_and_picture("parts", tmp_path)
     assert "**Why" not in reproduction_page(tmp_path)  # the reasons are those of the full scale
     result = load_pieces("fig3", Scale.quick, tmp_path)["training-quick-digits-piecewise-random"]
     settings = json.loads(result.attrs["config"])["settings"]
@@ -120,21 +120,34 @@ def test_trained_figures_share_their_runs(small: Any, tmp_path: Path) -> None:
 def test_rules_are_tried_in_runs_that_no_figure_shows(small: Any, tmp_path: Path) -> None:
     small.setattr(rules, "AIRS", ("extreme",))
     small.setattr(rules, "RULES", {Scale.quick: ("", "eager", "fixed+average")})
+    small.setattr(rules, "RIVALS", {Scale.quick: ("fedavg", "longer+average")})
     small.setattr("freshband.reporting.figures.AIRS", ("extreme",))
     check_verdicts_and_picture("rules", tmp_path)
     results = load_pieces("rules", Scale.quick, tmp_path)
     assert list(results) == [
-        f"training-quick-digits-extreme-random{rule}-1000"
-        for rule in ("", ".eager", ".fixed.average")
-    ]
+        f"training-quick-digits-extreme-random{rule}"
+        for rule in ("-1000", ".eager-1000", ".fixed.average-1000", ".fedavg-1000",
+                     ".average-1000-x2")
+    ]  # fmt: skip
     assert all(result.run.values.tolist() == [1000, 1001] for result in results.values())
-    settings = [json.loads(result.attrs["config"])["policies"] for result in results.values()]
-    assert settings == [["random"], ["random@eager"], ["random@fixed+average"]]
+    made = [json.loads(result.attrs["config"]) for result in results.values()]
+    assert [each["policies"] for each in made] == [
+        ["random"], ["random@eager"], ["random@fixed+average"], ["random@fedavg"],
+        ["random@average"],
+    ]  # fmt: skip
+    assert [each["settings"]["local_steps"] for each in made] == [1, 1, 1, 1, 2]
     late = rules.late(results, Scale.quick, "extreme")
     best = rules.best_rule(results, Scale.quick, "extreme")
-    assert late[best].mean() == max(values.mean() for values in late.values())
+    assert late[best].mean() == max(late[r].mean() for r in ("", "eager", "fixed+average"))
+    assert set(late) == {"", "eager", "fixed+average", "fedavg", "longer+average"}
     trained = [int(result.trained.sum()) for result in results.values()]
-    assert trained[1] > trained[0] == trained[2]
+    assert trained[3] > trained[1] > trained[0] == trained[2] == trained[4]
+    told = [claim.why.partition("; ")[2] for claim in rules.claims(results, Scale.quick)]
+    assert [text.split()[0] for text in told] == [
+        "eager", "fixed+average", "fedavg", "longer+average",
+    ]  # fmt: skip
+    assert told[1].endswith("with 1.0 times the work in each")
+    assert told[3].endswith("with 2.0 times the work in each")
 
 
 def test_orderings_of_figure_2_hold(small: Any, tmp_path: Path) -> None:
@@ -200,6 +213,13 @@ def test_settings_are_the_best_of_what_was_tried() -> None:
         pytest.skip("nothing was tried yet")
     for dataset, air in {(trial["dataset"], trial["air"]) for trial in trials}:
         assert training.OPEN[dataset, air] == choice.best_of(trials, dataset, air)
+
+
+@pytest.mark.parametrize("air", training.AIRS)
+def test_ours_does_what_was_best_under_random_scheduling(air: str) -> None:
+    folder = Path(__file__).parents[2] / "docs" / "reproduction"
+    results = load_pieces("rules", Scale.full, folder)
+    assert rules.best_rule(results, Scale.full, air) == rules.OURS
 
 
 def test_the_page_is_what_its_files_say() -> None:

@@ -29,7 +29,7 @@ class Figure(StrEnum):
     fig3 = "fig3"
     fig4 = "fig4"
     rules = "rules"
-    aggregation = "aggregation"
+    parts = "parts"
     all = "all"
     choice = "choice"
 
@@ -46,8 +46,9 @@ def reproduce(
         Figure,
         typer.Argument(
             help="fig2a regret by policy, fig2b by breakpoints, fig2c by channel sets, fig3 "
-            "accuracy, fig4 age variance, rules for lost updates, aggregation when few are heard, "
-            "or all; choice: settings of CIFAR the paper leaves open.",
+            "accuracy, fig4 age variance, rules for lost updates, parts: what "
+            "scheduling gives and what these; or all; choice: settings of CIFAR the paper leaves "
+            "open.",
             show_default=False,
         ),
     ],
@@ -55,7 +56,7 @@ def reproduce(
         Size,
         typer.Option(
             help="quick: minutes on any machine, digits in place of CIFAR; full: the paper's "
-            "setting, which wants a GPU for fig3, fig4, rules and aggregation."
+            "setting, which wants a GPU for fig3, fig4, rules and parts."
         ),
     ] = Size.quick,
     out: Annotated[Path, typer.Option(help="Folder for results, pictures and verdicts.")] = Path(
@@ -90,7 +91,7 @@ def reproduce(
     """Reproduce the paper's figures: results, pictures, and a verdict on every statement.
 
     What is computed is kept piece by piece, so an interrupted command goes on where it was: call
-    it again. fig3, fig4 and aggregation share runs.
+    it again. fig3, fig4 and parts share runs.
 
     [bold]Examples[/bold]
 
@@ -104,7 +105,7 @@ def reproduce(
     from freshband.experiments.base import reproduce as compute
 
     names = list(EXPERIMENTS) if figure is Figure.all else [figure.value]
-    if {"fig3", "fig4", "rules", "aggregation", "choice"} & set(names):
+    if {"fig3", "fig4", "rules", "parts", "choice"} & set(names):
         need_extra()
     machine = Machine(device, precision, data_dir, backend.value, address, progress=not quiet)
     size = Scale(scale.value)

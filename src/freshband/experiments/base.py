@@ -37,7 +37,7 @@ __all__ = [
     "reproduce",
 ]
 
-EXPERIMENTS: Final = ("fig2a", "fig2b", "fig2c", "fig3", "fig4", "rules", "aggregation")
+EXPERIMENTS: Final = ("fig2a", "fig2b", "fig2c", "fig3", "fig4", "rules", "parts")
 
 Verdict = Literal["reproduced", "exceeded", "not reproduced", "holds", "does not hold"]
 

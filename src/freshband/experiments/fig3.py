@@ -18,18 +18,17 @@ from typing import Final
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from freshband.experiments.base import Claim, Piece, Scale, judge, judge_order
 from freshband.experiments.rules import ruled
-from freshband.experiments.training import AIRS, gather, train_piece
+from freshband.experiments.training import AIRS, gather, needed_rounds, train_piece
 
-__all__ = ["DATASETS", "OURS", "ROLES", "TITLE", "claims", "needed_rounds", "pieces"]
+__all__ = ["DATASETS", "OURS", "ROLES", "TITLE", "claims", "pieces"]
 
 TITLE: Final = "Accuracy over rounds"
 
 # Ours is the scheduler that learns fastest, with the paper's matching and a rule for lost updates:
-# see `freshband.experiments.rules` and `freshband.experiments.aggregation`.
+# see `freshband.experiments.rules` and `freshband.experiments.parts`.
 OURS: Final = "bayes+priority"
 _LEARNERS: Final = {"piecewise": "glr-cucb:paper", "extreme": "m-exp3:paper"}
 # Which policies stand for what the figure compares, by the kind of air.
@@ -38,7 +37,7 @@ ROLES: Final[Mapping[str, Mapping[str, str]]] = {
         "random": "random",
         "learner, random matching": f"{_LEARNERS[air]}+random",
         "learner, adaptive matching": f"{_LEARNERS[air]}+priority",
-        "ours": ruled(OURS, air),
+        "ours": ruled(OURS),
     }
     for air in AIRS
 }
@@ -49,7 +48,6 @@ _PAPER: Final = {  # accuracy at round 250 of adaptive matching, in percent
     ("cifar10", "extreme"): 58.0,
     ("cifar100", "extreme"): 38.0,
 }
-_LOOKS: Final = 5  # looks at the test set over which a curve is smoothed: 25 rounds
 
 
 def pieces(scale: Scale) -> Sequence[Piece]:
@@ -117,41 +115,3 @@ def _claims_of(
             )
         )
     return found
-
-
-def needed_rounds(
-    rounds: NDArray[np.int64], accuracy: NDArray[np.float64], base: NDArray[np.float64]
-) -> list[float]:
-    """Return the rounds to the baseline's last accuracy over the baseline's own, run by run.
-
-    Curves are means of the last five looks at the test set, so that one lucky look counts neither
-    for nor against; who never gets there is counted with the last round.
-
-    Parameters
-    ----------
-    rounds : int array, shape (T,)
-    accuracy, base : float arrays, shape (runs, T)
-        NaN where nobody looked.
-
-    Examples
-    --------
-    >>> slow = np.arange(1.0, 101.0)[None]
-    >>> needed_rounds(np.arange(1, 101), np.minimum(2 * slow, 150), slow)
-    [0.51]
-    """
-    looked = ~np.isnan(base[0])
-    at = rounds[looked][_LOOKS - 1 :]
-    return [
-        _first(at, ours, own[-1]) / _first(at, own, own[-1])
-        for ours, own in zip(_smooth(accuracy[:, looked]), _smooth(base[:, looked]), strict=True)
-    ]
-
-
-def _smooth(curves: NDArray[np.float64]) -> NDArray[np.float64]:
-    windows = np.lib.stride_tricks.sliding_window_view(curves, _LOOKS, axis=1)
-    return np.asarray(windows.mean(axis=-1))
-
-
-def _first(rounds: NDArray[np.int64], accuracy: NDArray[np.float64], level: float) -> float:
-    reached = accuracy >= level
-    return float(rounds[np.argmax(reached)] if reached.any() else rounds[-1])

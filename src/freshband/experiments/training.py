@@ -14,9 +14,20 @@ from freshband.experiments.base import Machine, Piece, Scale
 from freshband.federated.comparison import compare, load_comparison, save_comparison
 from freshband.federated.settings import Training
 
-__all__ = ["AIRS", "OPEN", "ROUNDS", "gather", "name_piece", "placed", "settings_of", "train_piece"]
+__all__ = [
+    "AIRS",
+    "OPEN",
+    "ROUNDS",
+    "gather",
+    "name_piece",
+    "needed_rounds",
+    "placed",
+    "settings_of",
+    "train_piece",
+]
 
 ROUNDS: Final = 250
+_LOOKS: Final = 5  # looks at the test set over which a curve is smoothed: 25 rounds
 _BY_POLICY: Final = {"served", "local_rounds"}  # the policy says so, or they have defaults
 _RUNS: Final = {Scale.quick: 2, Scale.full: 5}
 AIRS: Final = {"piecewise": 20, "extreme": 4}  # with so many clients
@@ -78,9 +89,15 @@ def name_piece(scale: Scale, dataset: str, air: str, policy: str, first: int = 0
     return f"training-{scale.value}-{dataset}-{air}-{plain}" + (f"-{first}" if first else "")
 
 
-def train_piece(scale: Scale, dataset: str, air: str, policy: str, first: int = 0) -> Piece:
-    """Return all runs of a policy on a data set and an air, from the first on."""
+def train_piece(
+    scale: Scale, dataset: str, air: str, policy: str, first: int = 0, longer: int = 1
+) -> Piece:
+    """Return all runs of a policy on a data set and an air, from the first on.
+
+    With ``longer`` clients make so many times the local steps, which the key says.
+    """
     settings, runs = settings_of(dataset, air, first), _RUNS[scale]
+    settings = settings.model_copy(update={"local_steps": longer * settings.local_steps})
     place = {"device", "precision", "path", "workers"}  # may differ from run to run
     given = {
         "settings": settings.model_dump(mode="json", exclude={*place, *_BY_POLICY}),
@@ -101,7 +118,7 @@ def train_piece(scale: Scale, dataset: str, air: str, policy: str, first: int = 
         config["settings"] = settings.model_dump(mode="json")
         return _thin(result).assign_attrs(config=json.dumps(config), precision=machine.precision)
 
-    key = name_piece(scale, dataset, air, policy, first)
+    key = name_piece(scale, dataset, air, policy, first) + (f"-x{longer}" if longer > 1 else "")
     return Piece(key, given, make, save_comparison, load_comparison)
 
 
@@ -125,7 +142,6 @@ def gather(
     where: tuple[str, str],
     policies: Mapping[str, str] | Sequence[str],
     measure: str,
-    first: int = 0,
 ) -> dict[str, NDArray[np.float64]]:
     """Return a measure of all runs, shape (runs, ...), by what a policy stands for.
 
@@ -141,13 +157,47 @@ def gather(
         Policies by what they stand for; those of a sequence stand for themselves.
     measure : str
         Such as ``"accuracy"``.
-    first : int
-        Of the runs.
     """
     roles = policies if isinstance(policies, Mapping) else {name: name for name in policies}
     return {
-        role: results[name_piece(scale, *where, policy, first)][measure][0].values.astype(
-            np.float64
-        )
+        role: results[name_piece(scale, *where, policy)][measure][0].values.astype(np.float64)
         for role, policy in roles.items()
     }
+
+
+def needed_rounds(
+    rounds: NDArray[np.int64], accuracy: NDArray[np.float64], base: NDArray[np.float64]
+) -> list[float]:
+    """Return the rounds to the baseline's last accuracy over the baseline's own, run by run.
+
+    Curves are means of the last five looks at the test set, so that one lucky look counts neither
+    for nor against; who never gets there is counted with the last round.
+
+    Parameters
+    ----------
+    rounds : int array, shape (T,)
+    accuracy, base : float arrays, shape (runs, T)
+        NaN where nobody looked.
+
+    Examples
+    --------
+    >>> slow = np.arange(1.0, 101.0)[None]
+    >>> needed_rounds(np.arange(1, 101), np.minimum(2 * slow, 150), slow)
+    [0.51]
+    """
+    looked = ~np.isnan(base[0])
+    at = rounds[looked][_LOOKS - 1 :]
+    return [
+        _first(at, ours, own[-1]) / _first(at, own, own[-1])
+        for ours, own in zip(_smooth(accuracy[:, looked]), _smooth(base[:, looked]), strict=True)
+    ]
+
+
+def _smooth(curves: NDArray[np.float64]) -> NDArray[np.float64]:
+    windows = np.lib.stride_tricks.sliding_window_view(curves, _LOOKS, axis=1)
+    return np.asarray(windows.mean(axis=-1))
+
+
+def _first(rounds: NDArray[np.int64], accuracy: NDArray[np.float64], level: float) -> float:
+    reached = accuracy >= level
+    return float(rounds[np.argmax(reached)] if reached.any() else rounds[-1])

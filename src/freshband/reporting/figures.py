@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
-from freshband.experiments import aggregation, fig2b, fig3, fig4, rules
+from freshband.experiments import fig2b, fig3, fig4, parts, rules
 from freshband.experiments.base import Scale
 from freshband.experiments.training import AIRS, gather, settings_of
 from freshband.reporting.curves import COLOURS, draw_curves
@@ -94,10 +94,10 @@ def _variance(results: Results, scale: Scale) -> Figure:
     return figure
 
 
-def _aggregations(results: Results, scale: Scale) -> Figure:
-    figure, panels = _panels(aggregation.PLACES[scale])
+def _parts(results: Results, scale: Scale) -> Figure:
+    figure, panels = _panels(parts.PLACES[scale])
     for place, axes in panels.items():
-        roles = {policy: policy for policy in aggregation.policies(place[1])}
+        roles = {policy: policy for policy in parts.POLICIES}
         _curves(axes, results, scale, place, roles, "accuracy")
         _in_percent(axes)
     return figure
@@ -110,15 +110,23 @@ def _rules(results: Results, scale: Scale) -> Figure:
         paper = found.pop("")
         gains, at = np.array([*found.values()]) - paper, np.arange(len(found))
         error = gains.std(axis=1, ddof=1) / math.sqrt(gains.shape[1])
-        axes.errorbar(
-            gains.mean(axis=1), at, xerr=error, marker="o", markersize=4, linestyle="", capsize=2,
-            color=COLOURS[0],
-        )  # fmt: skip
+        rivals = np.isin(list(found), rules.RIVALS[scale])
+        for which, colour, label in (
+            (~rivals, COLOURS[0], "beyond the paper's round"),
+            (rivals, COLOURS[1], "as much work, otherwise"),
+        ):
+            axes.errorbar(
+                gains.mean(axis=1)[which], at[which], xerr=error[which], marker="o", markersize=4,
+                linestyle="", capsize=2, color=colour, label=label,
+            )  # fmt: skip
+        axes.legend(frameon=False, fontsize=7)
         axes.axvline(0, color="0.4", linewidth=0.6)
         axes.set_yticks(at, list(found), fontsize=8)
         axes.invert_yaxis()
-        axes.set_xlabel(f"points beyond the paper's round, {paper.mean():.1f} %", fontsize=9)
-        runs = f"random, last 25 rounds, {gains.shape[1]} runs, paired"
+        runs = f"{gains.shape[1]} runs, paired"
+        axes.set_xlabel(
+            f"points beyond random's {paper.mean():.1f} % in the last 25 rounds", fontsize=9
+        )
         axes.set_title(f"{', '.join(place)}: {runs}", fontsize=9, loc="left")
         _plain(axes)
     return figure
@@ -230,5 +238,5 @@ FIGURES: Mapping[str, Mapping[str, Callable[[Results, Scale], Figure]]] = {
     "fig3": {"accuracy": _accuracy},
     "fig4": {"age-variance": _variance, "age-variance-by-air": _by_air},
     "rules": {"rules-for-lost-updates": _rules},
-    "aggregation": {"aggregation": _aggregations},
+    "parts": {"scheduling-and-rule": _parts},
 }
