@@ -97,8 +97,12 @@ def _variance(results: Results, scale: Scale) -> Figure:
 def _parts(results: Results, scale: Scale) -> Figure:
     figure, panels = _panels(parts.PLACES[scale])
     for place, axes in panels.items():
-        roles = {policy: policy for policy in parts.POLICIES}
-        _curves(axes, results, scale, place, roles, "accuracy")
+        names, learner = parts.policies(*place), fig3.ROLES[place[1]]["learner, adaptive matching"]
+        colours = {"random": COLOURS[0], learner: COLOURS[2], fig3.OURS: COLOURS[3]}  # as in Fig. 3
+        styles = [(colours[name.partition("@")[0]], "-" if "@" in name else ":") for name in names]
+        _curves(
+            axes, results, scale, place, dict(zip(names, names, strict=True)), "accuracy", styles
+        )
         _in_percent(axes)
     return figure
 
@@ -186,14 +190,16 @@ def _curves(
     place: Place,
     roles: Mapping[str, str],
     measure: str,
+    styles: Sequence[tuple[str, str]] | None = None,
 ) -> None:
     """Draw means over runs of what policies stand for, with bands of a standard error."""
+    styles = styles or [(colour, "-") for colour in COLOURS]
     found = gather(results, scale, place, roles, measure)
-    for colour, (role, values) in zip(COLOURS, found.items(), strict=False):
+    for (colour, line), (role, values) in zip(styles, found.items(), strict=False):
         looks = ~np.isnan(values).any(axis=0)
         rounds, mean = 1 + np.flatnonzero(looks), values[:, looks].mean(axis=0)
         label = role if role == roles[role] else f"{role}: {roles[role]}"
-        axes.plot(rounds, mean, color=colour, linewidth=1.5, label=label)
+        axes.plot(rounds, mean, color=colour, linestyle=line, linewidth=1.5, label=label)
         if len(values) > 1:
             error = values[:, looks].std(axis=0, ddof=1) / math.sqrt(len(values))
             axes.fill_between(rounds, mean - error, mean + error, color=colour, alpha=0.2, lw=0)
