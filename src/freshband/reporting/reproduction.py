@@ -74,10 +74,18 @@ less than two standard errors, and GLR-CUCB 0.5. What remains is what Fig. 4 sho
 runs away.
 
 **Where the rule fails.** In one of the five runs with M-Exp3 accuracy falls to 10 % at round 145
-and the model begins anew: long walks can diverge. Replayed in single precision on a CPU, the
-updates of two eager clients in rounds 144 and 146 are not finite; they are refused, and accuracy
-stays at 66 %. In bf16 one more was finite, and ruined the model. `clip_norm` bounds what a single
-update can do; no figure uses it.
+and the model begins anew: long walks can diverge. Replayed in single precision on a CPU,
+
+```shell
+freshband train --dataset cifar10 --channels fig3-extreme --clients 4 --rounds 250 \\
+  --scheduler m-exp3:paper --matching priority --set local_rounds=4 --set served=average \\
+  --set local_steps=20 --set batch_size=64 --set client_lr=0.05 --set eval_every=5 \\
+  --set run=2 --device cpu --out replay
+```
+
+the updates of two eager clients in rounds 144 and 146 are not finite (`refused` in the file);
+accuracy stays at 66 %. In bf16 only the first was refused: what arrived next was finite, and ruined
+the model. `clip_norm` bounds what a single update can do; no figure uses it.
 """,
 }
 
