@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from scipy.special import beta
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import beta, logsumexp
 
 Heard = Sequence[Sequence[int]]  # by round and channel: 1, 0, or -1 for nothing
 
@@ -68,3 +70,32 @@ def trusted(
                     first[channel] += trust[w][h] * one[i]
                     second[channel] += trust[w][h] * two[i]
     return first, second, trust
+
+
+class BeginningsInLogs:
+    """The filter of channels that switch together, every beginning kept, all weights as logs."""
+
+    def __init__(self, n_channels: int, hazards: Sequence[float]) -> None:
+        self.hazards = np.asarray(hazards)
+        self.wins = np.zeros((1, n_channels))  # by beginning
+        self.tries = np.zeros((1, n_channels))
+        self.log_weight = np.zeros((len(hazards), 1))
+
+    def hear(self, row: Sequence[int]) -> NDArray[np.float64]:
+        """Take in 1 or 0 of every channel; return log P(row) with every factor doubled, (H,)."""
+        won = np.asarray(row)
+        hits = np.where(won == 1, self.wins, self.tries - self.wins)
+        log_likelihood = np.log((2 + 2 * hits) / (2 + self.tries)).sum(axis=1)
+        joint = self.log_weight + log_likelihood
+        evidence: NDArray[np.float64] = logsumexp(joint, axis=1)
+        stay = np.log1p(-self.hazards)[:, None] + joint - evidence[:, None]
+        self.log_weight = np.column_stack([stay, np.log(self.hazards)])
+        fresh = np.zeros((1, len(won)))
+        self.wins = np.vstack([self.wins + won, fresh])
+        self.tries = np.vstack([self.tries + 1, fresh])
+        return evidence
+
+    def largest_weights(self) -> NDArray[np.float64]:
+        """Return the weight of the likeliest beginning under each hazard, (H,)."""
+        largest: NDArray[np.float64] = np.exp(self.log_weight.max(axis=1))
+        return largest

@@ -10,24 +10,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from freshband._jit import entry_point, lend
 from freshband.channels import open_air
 from freshband.channels.base import build
 from freshband.schedulers import bayes
 from freshband.schedulers.base import update
-from tests.reference.switching import trusted
+from tests.reference.switching import BeginningsInLogs, trusted
 from tests.schedulers.stepping import Game
 
 CHANNELS = 3
 
 
-def hear(state: Any, t: int, row: list[int]) -> None:
+def hear(state: Any, t: int, row: list[int], learn: Any = update) -> None:
     """Let a state hear 1, 0 or nothing (-1) of every channel."""
     heard = [channel for channel, outcome in enumerate(row) if outcome >= 0]
     assignment = np.full(len(row), -1, np.int64)
     assignment[: len(heard)] = heard
     outcome = np.full(len(row), -1, np.int8)
     outcome[: len(heard)] = [row[channel] for channel in heard]
-    update(state, t, assignment, outcome, np.zeros(len(row), np.int8))
+    learn(state, t, assignment, outcome, np.zeros(len(row), np.int8))
+
+
+@entry_point
+def compiled_update(scheduler: Any, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
+    return update(lend(scheduler), t, assignment, outcome, overridden)  # type: ignore[no-any-return]
 
 
 def start(n_channels: int, **options: Any) -> Any:
@@ -80,15 +86,58 @@ def test_few_beginnings_say_nearly_what_all_say() -> None:
     assert 0 < max(apart) < 0.02
 
 
-@pytest.mark.parametrize("outcome", [0, 1])
-def test_a_thousand_channels_at_once_stay_numbers(outcome: int) -> None:
-    """Likelihoods of so many observations leave the range of a double unless rescaled."""
-    game = Game("bayes", 1200, 1300, slots=4)
-    for _ in range(3):
-        game.plan()
-        game.observe([outcome] * 1200)
-    assert np.isfinite(game.scheduler.values).all()
-    assert np.isfinite(game.scheduler.trust).all()
+def assert_probabilities(state: Any) -> None:
+    for segments in (state.alone, state.together):
+        np.testing.assert_allclose(segments.weight.sum(axis=-1), 1.0, rtol=1e-9)
+    np.testing.assert_allclose(state.trust.sum(), 1.0, rtol=1e-9)
+    assert ((state.mean > 0) & (state.mean < 1)).all()
+    assert np.isfinite(state.values).all()
+
+
+@pytest.mark.parametrize("rounds", [3, 60])
+@pytest.mark.parametrize("heard", [31, 32, 33, 1100, 2000])
+def test_any_number_of_outcomes_is_bayes_rule(heard: int, rounds: int) -> None:
+    """Likelihoods of thousands of outcomes leave the range of a double: 2^2000 and 60^-2000.
+
+    Many rounds of success, then a part of the channels fails, then all of them: what is left of a
+    beginning after the first thousand outcomes must not decide about the rest.
+    """
+    state = start(heard, slots=rounds + 4)
+    most = heard * 7 // 8
+    rows = [[1] * heard] * rounds + [[1] * most + [0] * (heard - most), [0] * heard]
+    together = BeginningsInLogs(heard, state.hazards.tolist())
+    for t, row in enumerate(rows, 1):
+        hear(state, t, row, compiled_update)
+        evidence = together.hear(row)
+        np.testing.assert_allclose(state.evidence[1], evidence, rtol=1e-9, atol=1e-9)
+        assert_probabilities(state)
+        np.testing.assert_allclose(
+            state.together.weight[0].max(axis=-1), together.largest_weights(), rtol=1e-6
+        )
+
+
+@given(
+    st.integers(2, 6),
+    st.lists(st.tuples(st.integers(0, 2100), st.integers(0, 2100), st.booleans()), max_size=6),
+)
+@settings(max_examples=15, deadline=None)
+def test_extreme_rounds_leave_probabilities(slots: int, rounds: list[Any]) -> None:
+    state = start(2100, slots=slots)
+    for t, (first, second, good) in enumerate(rounds, 1):
+        row = [int(good)] * first + [int(not good)] * max(0, second - first)
+        hear(state, t, row + [-1] * (2100 - len(row)), compiled_update)
+        assert_probabilities(state)
+
+
+def test_a_filter_that_bet_all_on_what_is_given_up_still_has_probabilities() -> None:
+    """The least likely beginning may hold all the weight under a hazard nobody trusts."""
+    state = start(1, slots=2)
+    state.trust[0] = [1.0, 0.0, 0.0, 0.0, 0.0]
+    state.alone.weight[0, 0] = [1.0, 0.0]
+    state.alone.weight[0, 1:] = [0.0, 1.0]
+    state.alone.tries[0] = [0.0, 5.0]
+    hear(state, 1, [1])
+    assert_probabilities(state)
 
 
 def listen(channels: str, rounds: int, **options: Any) -> Any:

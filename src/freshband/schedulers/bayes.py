@@ -19,16 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from freshband._jit import kernel
+from freshband._jit import cold, kernel
 from freshband.parameters import Parameters
 from freshband.ranking import take_best
 from freshband.schedulers.base import Matchings, Presets, means, register, score, select, update
+from freshband.states import not_saved
 
 __all__ = ["Bayes", "BayesState", "Segments"]
 
 _HAZARDS = (1e-4, 1e-3, 1e-2, 0.05, 0.2)  # a mean lasts from 5 rounds to longer than most runs
 _FORGET = 1e-3  # share of the trust handed round evenly, so that it can come back
-_MANY = 512  # channels after which likelihoods are rescaled: 2^512 is still a number
+_MANY = 32  # outcomes after which likelihoods are rescaled: (1/10^9)^32 is still a number
+_FAR = 1000  # powers of two beyond which a product of likelihoods is no longer multiplied out
+_CLOSE = 2.0**-20  # what is left of a weight of nearly 1 is summed, not subtracted, below this
+_LOG_2 = math.log(2.0)
 _ALONE, _TOGETHER = 0, 1
 
 
@@ -40,6 +44,10 @@ class Segments(NamedTuple):
     weight: NDArray[np.float64]  # (G, H, K) probability of a beginning under a hazard
     fresh: NDArray[np.int64]  # (G,) the beginning after which nothing was heard yet
     room: NDArray[np.float64]  # (K,) to compute in
+    power: NDArray[np.int64]  # (K,) powers of two taken out of ``room``
+
+
+not_saved(Segments, "power")  # empty between rounds
 
 
 class BayesState(NamedTuple):
@@ -65,6 +73,7 @@ def _start_segments(n_channels: int, groups: int, slots: int) -> Segments:
         weight=weight,
         fresh=np.zeros(groups, np.int64),
         room=np.zeros(slots),
+        power=np.zeros(slots, np.int64),
     )
 
 
@@ -78,6 +87,56 @@ def _reweigh(weight: Any, likelihood: Any, evidence: Any) -> None:
             weight[h, k] *= likelihood[k]
             total += weight[h, k]
         evidence[h] += math.log(total)  # never of 0: a fresh beginning always has a weight
+        scale = 1.0 / total
+        for k in range(slots):
+            weight[h, k] *= scale
+
+
+@kernel
+def _take_out_powers(likelihood: Any, power: Any) -> None:
+    """Keep the likelihoods in [1/2, 1) and count the powers of two that this takes: exact."""
+    for k in range(len(likelihood)):
+        mantissa, exponent = math.frexp(likelihood[k])
+        likelihood[k] = mantissa
+        power[k] += exponent
+
+
+@kernel
+def _put_back_powers(likelihood: Any, power: Any) -> bool:
+    """Multiply the powers of two back in where all products stay numbers; say whether they do."""
+    for k in range(len(power)):
+        if power[k] > _FAR:
+            return False
+    for k in range(len(power)):
+        likelihood[k] = math.ldexp(likelihood[k], int(power[k]))
+    return True
+
+
+@cold
+def _reweigh_far(weight: Any, likelihood: Any, power: Any, evidence: Any) -> None:
+    """Do what `_reweigh` does where likelihoods leave the range of a double.
+
+    The largest product of weight and likelihood decides what all are divided by, so that it is
+    never lost; those that vanish beside it are 2^1000 times smaller.
+    """
+    _take_out_powers(likelihood, power)
+    hazards, slots = weight.shape
+    for h in range(hazards):
+        top = 0
+        found = False
+        for k in range(slots):
+            if weight[h, k] * likelihood[k] > 0.0:
+                reach = math.frexp(weight[h, k])[1] + power[k]
+                if not found or reach > top:
+                    top = reach
+                    found = True
+        total = 0.0
+        for k in range(slots):
+            mantissa, exponent = math.frexp(weight[h, k])
+            lower = max(exponent + power[k] - top, -2000)
+            weight[h, k] = math.ldexp(mantissa * likelihood[k], int(lower))
+            total += weight[h, k]
+        evidence[h] += math.log(total) + top * _LOG_2
         scale = 1.0 / total
         for k in range(slots):
             weight[h, k] *= scale
@@ -105,10 +164,16 @@ def _begin(weight: Any, hazards: Any, trust: Any, pooled: Any) -> int:
     for h in range(len(hazards)):
         rest = 1.0 - weight[h, fresh]
         weight[h, fresh] = 0.0
+        if rest < _CLOSE:  # the difference has few digits, or none
+            rest = 0.0
+            for k in range(len(pooled)):
+                rest += weight[h, k]
         if rest > 0.0:
             scale = 1.0 / rest
             for k in range(len(pooled)):
                 weight[h, k] *= scale
+        else:
+            weight[h, fresh] = 1.0  # no other beginning is left
     return fresh
 
 
@@ -122,6 +187,7 @@ def _hear(segments: Any, hazards: Any, trust: Any, heard: Any, evidence: Any) ->
         weight, likelihood = segments.weight[g], segments.room
         for k in range(slots):
             likelihood[k] = 1.0
+            segments.power[k] = 0
         count = 0
         for channel in range(g * size, (g + 1) * size):
             outcome = heard[channel]
@@ -134,12 +200,12 @@ def _hear(segments: Any, hazards: Any, trust: Any, heard: Any, evidence: Any) ->
                     tries[k] += 1.0
                 count += 1
                 if count % _MANY == 0:
-                    _reweigh(weight, likelihood, evidence)
-                    for k in range(slots):
-                        likelihood[k] = 1.0
+                    _take_out_powers(likelihood, segments.power)
         if count > 0:
-            if count % _MANY > 0:
+            if count < _MANY or _put_back_powers(likelihood, segments.power):
                 _reweigh(weight, likelihood, evidence)
+            else:
+                _reweigh_far(weight, likelihood, segments.power, evidence)
             fresh = _begin(weight, hazards, trust, segments.room)
             segments.fresh[g] = fresh
             for channel in range(g * size, (g + 1) * size):
