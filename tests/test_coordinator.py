@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import io
 import json
 import math
 import os
 import pickle
+import threading
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -679,3 +683,62 @@ def test_a_full_disk_is_told() -> None:
     with refused(FileError, "cannot write /dev/full: No space left on device"):
         coordinator.observe([True, True])
     assert coordinator.round == 1  # learnt, as documented: only its line is lost
+
+
+# ---------------------------------------------------------------------------------------- threads
+
+
+def test_several_threads_play_whole_rounds(tmp_path: Path) -> None:
+    """Every plan is observed once, whichever threads call; what is saved meanwhile is whole."""
+    coordinator = Coordinator("glr-cucb", n_clients=3, n_channels=8, seed=0)
+    observed, loaded = [], []
+    stop = threading.Event()
+
+    def play() -> None:
+        while len(observed) < 2000:
+            with contextlib.suppress(SequenceError):  # another thread was faster
+                coordinator.plan()
+            try:
+                coordinator.observe([True, False, None])
+                observed.append(1)
+            except SequenceError:
+                continue
+
+    def save(path: Path) -> None:
+        while not stop.is_set():
+            coordinator.save(path)
+            loaded.append(Coordinator.load(path).round)
+            assert coordinator.ages[0] == 1
+
+    players = [threading.Thread(target=play) for _ in range(4)]
+    coordinator.observe(coordinator.plan() >= 0)
+    with ThreadPoolExecutor(2) as pool:
+        savers = [pool.submit(save, tmp_path / f"{number}.npz") for number in range(2)]
+        for player in players:
+            player.start()
+        for player in players:
+            player.join()
+        stop.set()
+        for saver in savers:
+            saver.result()
+    assert coordinator.round == 1 + len(observed)
+    assert len(set(loaded)) > 1
+
+
+@pytest.mark.parametrize("name", ["n_clients", "n_channels", "seed", "run", "horizon", "policy"])
+def test_sizes_are_read_only(name: str) -> None:
+    coordinator = Coordinator("cucb", n_clients=2, n_channels=5)
+    with pytest.raises(AttributeError):
+        setattr(coordinator, name, 3)
+    coordinator.plan()
+    coordinator.observe([True, False])
+
+
+def test_a_copy_goes_on_by_itself() -> None:
+    coordinator = Coordinator("thompson", n_clients=2, n_channels=5, seed=4)
+    coordinator.plan()
+    for twin in (copy.deepcopy(coordinator), pickle.loads(pickle.dumps(coordinator))):
+        assert twin.pending.tolist() == coordinator.pending.tolist()
+        twin.observe([True, True])
+        assert twin.round == 1
+    assert coordinator.round == 0

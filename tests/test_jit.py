@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -222,3 +225,49 @@ def test_code_for_our_states_does_in_a_folder_named_by_the_fingerprint() -> None
     assert saved_files(_first_count)
     folder = Path(_first_count._cache.cache_path).name
     assert folder == f"freshband.{_jit._fingerprint()[:16]}"
+
+
+# ------------------------------------------------------------------------- where nothing is cached
+
+TRY = """
+import warnings
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    import freshband.simulation
+    from freshband import Coordinator
+    plan = Coordinator("random", n_clients=2, n_channels=5).plan()
+print(len(plan), [str(each.message) for each in caught if each.category is RuntimeWarning])
+"""
+
+
+@with_compiler
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_read_only_installation_works(tmp_path: Path, writable: bool) -> None:
+    """It caches in the user's folder; without one it compiles every time and says so once."""
+    package = tmp_path / "installed" / "freshband"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in [package, *(path for path in package.rglob("*") if path.is_dir())]:
+        (
+            folder / "__pycache__"
+        ).touch()  # a file in its place cannot be made a folder, even by root
+    home = tmp_path / "home"
+    home.mkdir()
+    nowhere = home if writable else tmp_path / "installed" / "freshband" / "__init__.py"
+    tried = subprocess.run(
+        [sys.executable, "-c", TRY],
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(package.parent),
+            "HOME": str(nowhere),
+            "XDG_CACHE_HOME": str(nowhere / "cache"),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    if writable:
+        assert tried.stdout.strip() == "2 []"
+        assert list(home.rglob("*.nbi"))
+    else:
+        assert tried.stdout.startswith("2 ['no folder for compiled code can be written")
+        assert tried.stdout.count("NUMBA_CACHE_DIR") == 1

@@ -16,17 +16,22 @@ import contextlib
 import functools
 import hashlib
 import inspect
+import re
 import shutil
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 import numba
-from numba.core import caching, cgutils, types
+from numba.core import caching, cgutils, config, errors, sigutils, types
+from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic, overload, register_jitable
 
-__all__ = ["Verb", "cold", "compiled_sources", "entry_point", "kernel", "lend", "verb"]
+from freshband.errors import RuleError
+
+__all__ = ["Verb", "cold", "compiled_sources", "entry_point", "explained", "kernel", "lend", "verb"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -112,8 +117,66 @@ def entry_point(function: F) -> F:
     """Compile a function Python calls, with a disk cache keyed by all compiled sources."""
     dispatcher = numba.njit(**_OPTIONS)(function)
     if hasattr(dispatcher, "_cache"):  # absent with NUMBA_DISABLE_JIT=1
-        dispatcher._cache = _PackageCache(function)
+        dispatcher._cache = _open_cache(function)
+        unchecked = dispatcher.compile
+
+        def compile_checked(signature: Any) -> Any:
+            """Compile; where a state of the user's own takes part, with array bounds checked."""
+            types_used = sigutils.normalize_signature(signature)[0]
+            with global_compiler_lock, _bounds_checked(not _all_ours(types_used)):
+                return unchecked(signature)
+
+        dispatcher.compile = compile_checked
     return dispatcher  # type: ignore[no-any-return]
+
+
+@contextlib.contextmanager
+def _bounds_checked(wanted: bool) -> Iterator[None]:
+    """Let everything compiled meanwhile raise IndexError instead of reaching outside arrays."""
+    before = config.BOUNDSCHECK
+    try:
+        if wanted:
+            config.BOUNDSCHECK = 1
+        yield
+    finally:
+        config.BOUNDSCHECK = before
+
+
+@contextlib.contextmanager
+def explained(policy: str) -> Iterator[None]:
+    """Turn what the compiler or a bounds check says of a policy into one line."""
+    try:
+        yield
+    except errors.NumbaError as error:
+        raise RuleError(f"policy {policy!r} cannot be compiled: {_gist(str(error))}") from error
+    except IndexError as error:
+        raise RuleError(
+            f"policy {policy!r} reached outside an array: {error}; with NUMBA_DISABLE_JIT=1 "
+            "Python shows where"
+        ) from error
+
+
+def _gist(message: str) -> str:
+    """Return in one line what the compiler complains of first, and where.
+
+    Its message goes from the outside in, over a hundred lines with all types spelled out. What
+    follows the last "(step: ...)" is the complaint itself.
+    """
+    plain = re.sub(r"\x1b\[\d*m", "", message)
+    complaint = plain.rpartition("(step: ")[2].partition("\n")[2] or plain
+    what = next(filter(None, map(str.strip, complaint.splitlines())), "no reason given")
+    if what.startswith("No implementation of"):
+        call = re.search(r">>> (.+)", complaint)
+        what = f"no way to compute {call[1]}" if call else what
+    what = re.sub(r"of type (\w+State)\(.*", r"of \1", what.replace("unaligned ", ""))
+    places = re.findall(r'File "(.+)", line (\d+)', complaint)
+    where = [f" ({Path(file).name}, line {line})" for file, line in places if not _is_loop(file)]
+    return (what if len(what) <= 200 else what[:197] + "...") + "".join(where[:1])
+
+
+def _is_loop(file: str) -> bool:
+    """Whether a file the compiler names is one that calls verbs: no place to look for a mistake."""
+    return Path(file).name in ("coordinator.py", "loop.py", "rounds.py")
 
 
 def compiled_sources() -> list[Path]:
@@ -163,6 +226,25 @@ def _keyed(locator: type[Any]) -> type[Any]:
     return Keyed
 
 
+def _open_cache(function: Callable[..., Any]) -> Any:
+    """Return a disk cache, or none where no folder for it can be written."""
+    try:
+        return _PackageCache(function)
+    except RuntimeError:  # what numba raises when no folder will do
+        _warn_once()
+        return caching.NullCache()
+
+
+@functools.cache
+def _warn_once() -> None:
+    warnings.warn(
+        "no folder for compiled code can be written, so every process compiles anew, in some "
+        "seconds per policy; set NUMBA_CACHE_DIR to a folder that can",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
 class _PackageCacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
     _locator_classes: ClassVar[list[type[Any]]] = [
         _keyed(each) for each in caching.CompileResultCacheImpl._locator_classes
@@ -196,8 +278,28 @@ def _all_ours(types_used: Any) -> bool:
     )
 
 
+def _apart(kind: Any) -> Any:
+    """Return the same type with its arrays marked as unaligned: equal in all but its name.
+
+    Kernels are compiled once per combination of argument types. With types of their own, kernels
+    that a foreign state calls are compiled for it alone, with bounds checked; without, they would
+    share the unchecked code of the package's states, or these the checked one.
+    """
+    if isinstance(kind, types.BaseNamedTuple):
+        return types.BaseTuple.from_types(
+            [_apart(part) for part in kind.types], kind.instance_class
+        )
+    if isinstance(kind, types.Array):
+        return types.Array(
+            kind.dtype, kind.ndim, kind.layout, readonly=not kind.mutable, aligned=False
+        )
+    return kind
+
+
 @intrinsic  # type: ignore[untyped-decorator]
 def _lend(typing_context: Any, value: Any) -> Any:
+    lent = value if _all_ours((value,)) else _apart(value)
+
     def strip(context: Any, builder: Any, kind: Any, held: Any) -> Any:
         if isinstance(kind, types.BaseTuple):
             for position, part in enumerate(kind.types):
@@ -213,7 +315,7 @@ def _lend(typing_context: Any, value: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return strip(context, builder, signature.args[0], args[0])
 
-    return value(value), generate
+    return lent(value), generate
 
 
 def lend(value: Any) -> Any:

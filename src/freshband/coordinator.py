@@ -13,14 +13,15 @@ import hashlib
 import io
 import json
 import os
+import threading
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from freshband._jit import entry_point, lend
+from freshband._jit import entry_point, explained, lend
 from freshband.errors import (
     FileError,
     FreshbandError,
@@ -31,7 +32,7 @@ from freshband.errors import (
 )
 from freshband.parameters import file_path, whole_number
 from freshband.policy import Policy, parse_policy
-from freshband.rounds import observe_round, open_desk, plan_round
+from freshband.rounds import broken_rule, observe_round, open_desk, plan_round
 from freshband.schedulers.base import means
 from freshband.schedulers.oracle import Oracle
 from freshband.seeding import Role, check_seed, generator
@@ -44,13 +45,24 @@ _ROOM: Final = 1024  # rounds reserved ahead at a time
 
 
 @entry_point
-def _plan(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> None:
-    plan_round(lend(scheduler), lend(matching), lend(desk), lend(rng), t)
+def _plan(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> bool:
+    return plan_round(lend(scheduler), lend(matching), lend(desk), lend(rng), t)
 
 
 @entry_point
 def _observe(scheduler: Any, desk: Any, t: int) -> int:
     return observe_round(lend(scheduler), lend(desk), t)
+
+
+class _Problem(NamedTuple):
+    """What a coordinator is for; fixed from the start."""
+
+    n_clients: int
+    n_channels: int
+    seed: int
+    horizon: int | None
+    policy: Policy
+    run: int
 
 
 class Coordinator:
@@ -76,6 +88,15 @@ class Coordinator:
     log : path, optional
         Append one JSON line a round: round, assignment, outcome, alarm.
 
+    Notes
+    -----
+    Calls from several threads are safe: each method and property takes the coordinator's one lock,
+    so it sees and saves whole rounds only. A round is still one plan followed by one observation,
+    whichever threads call them; a second `plan` before that is a `SequenceError`.
+
+    The attributes ``n_clients``, ``n_channels``, ``seed``, ``run``, ``horizon`` and ``policy`` are
+    read-only.
+
     Examples
     --------
     >>> coordinator = Coordinator("glr-cucb", n_clients=2, n_channels=5, seed=0)
@@ -97,23 +118,24 @@ class Coordinator:
         horizon: int | None = None,
         log: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.n_clients: Final = whole_number("n_clients", n_clients, at_least=1)
-        self.n_channels: Final = whole_number("n_channels", n_channels, at_least=1)
+        self._problem = _Problem(
+            n_clients=whole_number("n_clients", n_clients, at_least=1),
+            n_channels=whole_number("n_channels", n_channels, at_least=1),
+            seed=check_seed(seed),
+            horizon=None if horizon is None else whole_number("horizon", horizon, at_least=1),
+            policy=parse_policy(scheduler, options),
+            run=whole_number("run", run, at_least=0),
+        )
         if self.n_channels < self.n_clients:
             raise ParameterError(
                 f"n_channels must be >= n_clients = {self.n_clients}, got {self.n_channels}"
             )
-        self.seed: Final = check_seed(seed)
-        self.horizon: Final = (
-            None if horizon is None else whole_number("horizon", horizon, at_least=1)
-        )
-        self.policy: Final = parse_policy(scheduler, options)
         if isinstance(self.policy.scheduler, Oracle):
             raise ParameterError(
                 "scheduler must learn from acknowledgements; 'oracle' sees the channels, "
                 "which only a simulation can show"
             )
-        self.run: Final = whole_number("run", run, at_least=0)
+        self._lock = threading.RLock()
         self._rng = generator(self.seed, Role.POLICY, self.run)
         self._scheduler, self._matching = self.policy.start(
             self.n_clients, self.n_channels, self._rng, self.horizon
@@ -132,32 +154,71 @@ class Coordinator:
             f"n_channels={self.n_channels}, seed={self.seed}) after round {self._round}"
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and travel as what `save` writes, taken between two rounds; the log stays behind."""
+        return Coordinator.from_bytes, (self.to_bytes(),)
+
+    @property
+    def n_clients(self) -> int:
+        """Number of clients M."""
+        return self._problem.n_clients
+
+    @property
+    def n_channels(self) -> int:
+        """Number of channels N."""
+        return self._problem.n_channels
+
+    @property
+    def seed(self) -> int:
+        """The seed all choices derive from."""
+        return self._problem.seed
+
+    @property
+    def run(self) -> int:
+        """Which of the independent runs with this seed."""
+        return self._problem.run
+
+    @property
+    def horizon(self) -> int | None:
+        """Number of rounds T, if it was given."""
+        return self._problem.horizon
+
+    @property
+    def policy(self) -> Policy:
+        """Scheduler, AoI-aware rule and matching."""
+        return self._problem.policy
+
     @property
     def round(self) -> int:
         """Rounds observed so far."""
-        return self._round
+        with self._lock:
+            return self._round
 
     @property
     def ages(self) -> NDArray[np.int64]:
         """Ages of the clients at the end of the last observed round (a copy)."""
-        return self._desk.ages.copy()
+        with self._lock:
+            return self._desk.ages.copy()
 
     @property
     def pending(self) -> NDArray[np.int64] | None:
         """The plan whose outcome is not observed yet (a copy), or None."""
-        return self._desk.assignment.copy() if self._planned else None
+        with self._lock:
+            return self._desk.assignment.copy() if self._planned else None
 
     @property
     def priorities(self) -> NDArray[np.float64] | None:
         """Priorities of the clients in the last plan, equation (39); None without ``+priority``."""
-        found: NDArray[np.float64] | None = getattr(self._matching, "priority", None)
-        return None if found is None else found.copy()
+        with self._lock:
+            found: NDArray[np.float64] | None = getattr(self._matching, "priority", None)
+            return None if found is None else found.copy()
 
     @property
     def channel_means(self) -> NDArray[np.float64]:
         """Success rate of each channel as the scheduler sees it, 0.5 for one never heard."""
         found = np.full(self.n_channels, 0.5)
-        means(self._scheduler, found)
+        with self._lock:
+            means(self._scheduler, found)
         return found
 
     def plan(self, contributions: ArrayLike | None = None) -> NDArray[np.int64]:
@@ -173,18 +234,26 @@ class Coordinator:
         ------
         SequenceError
             If the outcome of the last plan was not observed yet.
+        RuleError
+            If a scheduler or matching of your own chose channels that do not exist, or one twice.
         """
-        if self._planned:
-            raise SequenceError(
-                f"round {self._round + 1} is planned already (see .pending): observe it first"
-            )
-        self._desk.priorities[:] = self._read_contributions(contributions)
-        if self._round >= self._reserved:
-            self._scheduler = reserve(self._scheduler, _ROOM)
-            self._reserved = self._round + _ROOM
-        _plan(self._scheduler, self._matching, self._desk, self._rng, self._round + 1)
-        self._planned = True
-        return self._desk.assignment.copy()
+        worth = self._read_contributions(contributions)
+        with self._lock:
+            t = self._round + 1
+            if self._planned:
+                raise SequenceError(
+                    f"round {t} is planned already (see .pending): observe it first"
+                )
+            self._desk.priorities[:] = worth
+            if self._round >= self._reserved:
+                self._scheduler = reserve(self._scheduler, _ROOM)
+                self._reserved = self._round + _ROOM
+            with explained(self.policy.name):
+                kept = _plan(self._scheduler, self._matching, self._desk, self._rng, t)
+            if not kept:
+                raise broken_rule(self.policy.name, t, self._desk)
+            self._planned = True
+            return self._desk.assignment.copy()
 
     def _read_contributions(self, contributions: ArrayLike | None) -> NDArray[np.float64]:
         if contributions is None:
@@ -233,30 +302,37 @@ class Coordinator:
             If the log cannot be written; unless its disk filled up in this very moment, nothing
             is learnt.
         """
-        if not self._planned:
-            raise SequenceError(f"nothing to observe: call plan() for round {self._round + 1}")
-        outcome = _read_outcome(delivered, self.n_clients)
-        if self._log is None:
-            return self._learn(outcome)
-        try:
-            with self._log.open("a", encoding="utf-8") as log:  # or nothing is learnt
-                alarm = self._learn(outcome)
-                entry = {
-                    "round": self._round,
-                    "assignment": self._desk.assignment.tolist(),
-                    "outcome": [None if x < 0 else x for x in self._desk.outcome.tolist()],
-                    "alarm": alarm,
-                }
-                log.write(json.dumps(entry) + "\n")
-        except OSError as error:
-            raise FileError(f"cannot write {self._log}: {reason(error)}") from None
-        return alarm
+        with self._lock:
+            if not self._planned:
+                raise SequenceError(f"nothing to observe: call plan() for round {self._round + 1}")
+            outcome = _read_outcome(delivered, self.n_clients)
+            if self._log is None:
+                return self._learn(outcome)
+            try:
+                with self._log.open("a", encoding="utf-8") as log:  # or nothing is learnt
+                    alarm = self._learn(outcome)
+                    log.write(json.dumps(self._entry(alarm)) + "\n")
+            except OSError as error:
+                raise FileError(f"cannot write {self._log}: {reason(error)}") from None
+            return alarm
+
+    def _entry(self, alarm: int | None) -> dict[str, Any]:
+        """Return the line of the log about the round just observed."""
+        return {
+            "round": self._round,
+            "assignment": self._desk.assignment.tolist(),
+            "outcome": [None if x < 0 else x for x in self._desk.outcome.tolist()],
+            "alarm": alarm,
+        }
 
     def _learn(self, outcome: NDArray[np.int8]) -> int | None:
         t = self._round + 1
         self._desk.outcome[:] = outcome
-        alarm = int(_observe(self._scheduler, self._desk, t))
+        with explained(self.policy.name):
+            alarm = int(_observe(self._scheduler, self._desk, t))
         self._round, self._planned = t, False
+        if not -1 <= alarm < self.n_channels:
+            raise broken_rule(self.policy.name, t, self._desk, alarm)
         return None if alarm < 0 else alarm
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -274,9 +350,22 @@ class Coordinator:
 
     def to_bytes(self) -> bytes:
         """Return what `save` writes."""
-        held = {f"desk.{name}": array for name, array in arrays(self._desk)}
-        held |= {f"scheduler.{name}": array for name, array in arrays(self._scheduler)}
-        held |= {f"matching.{name}": array for name, array in arrays(self._matching)}
+        with self._lock:
+            header, held = self._snapshot()
+        text = json.dumps(header, sort_keys=True)
+        buffer = io.BytesIO()
+        np.savez_compressed(
+            buffer,
+            allow_pickle=False,
+            header=np.array(text),
+            checksum=np.array(_checksum(text, held)),
+            **held,
+        )
+        return buffer.getvalue()
+
+    def _snapshot(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return a header and copies of all arrays, of one moment."""
+        states = {"desk": self._desk, "scheduler": self._scheduler, "matching": self._matching}
         header = {
             "format": _FORMAT,
             "policy": self.policy.name,
@@ -291,16 +380,12 @@ class Coordinator:
             "planned": self._planned,
             "rng": self._rng.bit_generator.state,
         }
-        text = json.dumps(header, sort_keys=True)
-        buffer = io.BytesIO()
-        np.savez_compressed(
-            buffer,
-            allow_pickle=False,
-            header=np.array(text),
-            checksum=np.array(_checksum(text, held)),
-            **held,
-        )
-        return buffer.getvalue()
+        held = {
+            f"{part}.{name}": array.copy()
+            for part, state in states.items()
+            for name, array in arrays(state)
+        }
+        return header, held
 
     @classmethod
     def load(

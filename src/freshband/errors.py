@@ -14,6 +14,7 @@ __all__ = [
     "FileError",
     "FreshbandError",
     "ParameterError",
+    "RuleError",
     "SequenceError",
     "UnknownNameError",
     "nearest",
@@ -36,6 +37,10 @@ class UnknownNameError(ParameterError):
 
 class SequenceError(FreshbandError, RuntimeError):
     """A call out of order, such as observing twice or observing before planning."""
+
+
+class RuleError(FreshbandError, RuntimeError):
+    """A scheduler or matching of the user's own that breaks a rule or cannot be compiled."""
 
 
 class FileError(FreshbandError, OSError):

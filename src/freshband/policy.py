@@ -18,6 +18,7 @@ from freshband.parameters import Parameters
 from freshband.ranking import CLIENTS
 from freshband.schedulers import aoi_aware
 from freshband.schedulers import base as schedulers
+from freshband.states import check_state
 
 __all__ = ["Policy", "parse_policy", "read_options"]
 
@@ -63,9 +64,12 @@ class Policy:
     ) -> tuple[Any, Any]:
         """Allocate the scheduler's state and the matching's."""
         state = self.scheduler.start(n_clients, n_channels, rng, horizon)
+        check_state(f"policy {self.name!r}", state)
         if self.aware is not None:
             state = aoi_aware.wrap(state, self.aware, n_clients, n_channels)
-        return state, self.matching.start(n_clients, lot=int(rng.random() * CLIENTS))
+        pairing = self.matching.start(n_clients, lot=int(rng.random() * CLIENTS))
+        check_state(f"matching {self.matching_name!r}", pairing)
+        return state, pairing
 
 
 def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -> Policy:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from freshband.errors import ParameterError, UnknownNameError, nearest, shown
@@ -29,10 +29,13 @@ class Registry(Generic[Thing]):
         What is registered, for messages, such as ``"scheduler"``.
     package : str
         The package whose modules are imported on first look-up.
+    needs : mapping of str to str, optional
+        What every class must have, and what that is.
     """
 
-    def __init__(self, kind: str, package: str) -> None:
+    def __init__(self, kind: str, package: str, needs: Mapping[str, str] | None = None) -> None:
         self.kind = kind
+        self._needs = dict(needs or {})
         self._package = package
         self._things: dict[str, Thing] = {}
         self._loaded = False
@@ -48,6 +51,9 @@ class Registry(Generic[Thing]):
         def enter(thing: Thing) -> Thing:
             if not thing.__module__.startswith(f"{self._package}."):
                 self._load()  # a name of the package's own is taken, even before it is asked for
+            for part, meaning in self._needs.items():
+                if not hasattr(thing, part):
+                    raise ParameterError(f"{self.kind} {name!r} needs {part!r}: {meaning}")
             known = self._things.get(name)
             if known is not None and getattr(known, "__module__", 0) != thing.__module__:
                 raise ParameterError(f"{self.kind} {name!r} is registered already, by {known!r}")

@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freshband._jit import kernel
+from freshband.errors import RuleError, shown
 from freshband.matching.base import match
 from freshband.schedulers.base import override, score, select, update
+from freshband.states import not_saved
 
-__all__ = ["Desk", "observe_round", "open_desk", "plan_round"]
+__all__ = ["Desk", "broken_rule", "observe_round", "open_desk", "plan_round"]
 
 
 class Desk(NamedTuple):
@@ -28,6 +30,10 @@ class Desk(NamedTuple):
     assignment: NDArray[np.int64]  # (M,) channel of each client, -1 idle
     overridden: NDArray[np.int8]  # (M,) 1 where an AoI-aware rule acted
     outcome: NDArray[np.int8]  # (M,) 1 delivered, 0 lost, -1 unknown
+    given: NDArray[np.int64]  # (N,) the round in which a channel was last handed out
+
+
+not_saved(Desk, "given")  # only compared with the present round
 
 
 def open_desk(n_clients: int, n_channels: int) -> Desk:
@@ -40,18 +46,40 @@ def open_desk(n_clients: int, n_channels: int) -> Desk:
         assignment=np.full(n_clients, -1, np.int64),
         overridden=np.zeros(n_clients, np.int8),
         outcome=np.full(n_clients, -1, np.int8),
+        given=np.zeros(n_channels, np.int64),
     )
 
 
 @kernel
-def plan_round(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> None:
-    """Select channels, rank them, match, override: fills ``desk.assignment`` for round t."""
+def plan_round(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> bool:
+    """Select channels, rank them, match, override: fills ``desk.assignment`` for round t.
+
+    Returns whether the plan keeps the rules; `broken_rule` says which one it does not. A plan that
+    breaks one must not be used: other kernels take channel numbers as they are.
+    """
+    n_channels = desk.scores.shape[1]
     for j in range(len(desk.overridden)):
         desk.overridden[j] = 0
     select(scheduler, t, desk.ages, rng, desk.chosen)
+    for j in range(len(desk.chosen)):
+        if desk.chosen[j] < 0 or desk.chosen[j] >= n_channels:
+            return False
     score(scheduler, t, desk.scores)
     match(matching, t, desk.chosen, desk.scores, desk.ages, desk.priorities, rng, desk.assignment)
     override(scheduler, t, desk.ages, desk.scores, desk.assignment, desk.overridden)
+    for j in range(len(desk.assignment)):
+        channel = desk.assignment[j]
+        if channel != -1:
+            if channel < 0 or channel >= n_channels or desk.given[channel] == t:
+                return False
+            desk.given[channel] = t
+    return True
+
+
+@kernel
+def _noticed(alarm: int | None) -> int:
+    """Read a version of ``update`` that returns nothing as one that noticed nothing."""
+    return -1 if alarm is None else int(alarm)
 
 
 @kernel
@@ -59,6 +87,19 @@ def observe_round(scheduler: Any, desk: Any, t: int) -> int:
     """Age the clients by ``desk.outcome`` and learn; return the channel found changed, or -1."""
     for j in range(len(desk.ages)):
         desk.ages[j] = 1 if desk.outcome[j] == 1 else desk.ages[j] + 1
-    return update(  # type: ignore[no-any-return]
-        scheduler, t, desk.assignment, desk.outcome, desk.overridden
-    )
+    return _noticed(update(scheduler, t, desk.assignment, desk.outcome, desk.overridden))
+
+
+def broken_rule(policy: str, t: int, desk: Desk, alarm: int = -1) -> RuleError:
+    """Return the error that says which rule a refused plan, or this alarm, does not keep."""
+    n_clients, last = len(desk.chosen), desk.scores.shape[1] - 1
+    chosen, assignment = desk.chosen.tolist(), desk.assignment.tolist()
+    if not all(0 <= channel <= last for channel in chosen) or len(set(chosen)) < n_clients:
+        rule = f"select must choose {n_clients} different channels from 0 to {last}"
+        given = shown(chosen)
+    elif not -1 <= alarm <= last:
+        rule, given = f"update must return a channel from 0 to {last}, or -1", str(alarm)
+    else:
+        rule = f"each client must get a channel of its own from 0 to {last}, or -1"
+        given = shown(assignment)
+    return RuleError(f"policy {policy!r} broke a rule in round {t}: {rule}, got {given}")

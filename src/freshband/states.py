@@ -12,9 +12,9 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from freshband.errors import FileError
+from freshband.errors import FileError, ParameterError, shown
 
-__all__ = ["arrays", "grown", "not_saved", "rebuild", "reserve"]
+__all__ = ["arrays", "check_state", "grown", "not_saved", "rebuild", "reserve"]
 
 State = TypeVar("State", bound=tuple[Any, ...])
 Grower = TypeVar("Grower", bound=Callable[..., Any])
@@ -56,7 +56,7 @@ _derived: dict[type, tuple[str, ...]] = {}
 
 
 def not_saved(state_type: type, *fields: str) -> None:
-    """Declare fields of a state type that `reserve` can make again."""
+    """Declare fields of a state type that a start or `reserve` can make again."""
     _derived[state_type] = fields
 
 
@@ -110,6 +110,28 @@ def rebuild(state: State, saved: Mapping[str, np.ndarray], prefix: str = "") -> 
                 raise FileError(f"saved state does not fit this problem at {prefix + name!r}")
             fields[name] = np.ascontiguousarray(array)
     return cast(State, state._replace(**fields))  # type: ignore[attr-defined]
+
+
+def check_state(owner: str, state: object) -> None:
+    """Refuse a state that compiled code cannot take: anything but arrays of numbers in it.
+
+    Raises
+    ------
+    ParameterError
+        That names the field; ``owner`` is who starts with the state.
+    """
+    if not _is_state(state):
+        raise ParameterError(
+            f"the start of {owner} must return a state, a NamedTuple of arrays, got {shown(state)}"
+        )
+    for name, part in _fields(cast(tuple[Any, ...], state)):
+        if _is_state(part):
+            check_state(owner, part)
+        elif not isinstance(part, np.ndarray) or part.dtype.hasobject:
+            raise ParameterError(
+                f"field {name!r} of the {type(state).__name__} of {owner} must be an array of "
+                f"numbers (of length one for a single number), got {shown(part)}"
+            )
 
 
 def _fields(state: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:

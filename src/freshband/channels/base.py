@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from freshband.errors import ParameterError
+from freshband.errors import ParameterError, RuleError
 from freshband.parameters import whole_number
 from freshband.registry import Registry
 from freshband.seeding import Role, check_seed, generator
@@ -92,7 +92,11 @@ class ChannelModel(Protocol):
         ...
 
 
-registry: Registry[type[ChannelModel]] = Registry("channel model", "freshband.channels")
+registry: Registry[type[ChannelModel]] = Registry(
+    "channel model",
+    "freshband.channels",
+    needs={"start": "a method that opens a stream"},
+)
 register = registry.register
 
 
@@ -162,8 +166,48 @@ def open_air(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) ->
     """
     seed, run = check_seed(seed), whole_number("run", run, at_least=0)
     opened = build(model) if isinstance(model, str) else model
-    return opened.start(
+    stream = opened.start(
         whole_number("rounds", rounds, at_least=1),
         generator(seed, Role.CHANNEL_STRUCTURE, run),
         generator(seed, Role.CHANNEL_STATES, run),
     )
+    return stream if type(opened).__module__.startswith("freshband.") else _Checked(opened, stream)
+
+
+class _Checked:
+    """The stream of a model of the user's own, whose blocks compiled code can trust."""
+
+    def __init__(self, model: ChannelModel, stream: Stream) -> None:
+        self._name, self._n_channels = type(model).__name__, model.n_channels
+        self._stream = stream
+
+    def block(self, n: int) -> Block:
+        """Draw the next rounds, and see that they are as `Block` says."""
+        try:
+            states, means = self._stream.block(n)
+        except (TypeError, ValueError) as error:
+            raise RuleError(f"{self._name}.block must return a Block: {error}") from error
+        for field, array, dtype in (("states", states, np.uint8), ("means", means, np.float64)):
+            if not (
+                isinstance(array, np.ndarray)
+                and array.dtype == dtype
+                and array.shape == (n, self._n_channels)
+                and array.flags.c_contiguous
+            ):
+                kind = getattr(array, "dtype", type(array).__name__)
+                raise RuleError(
+                    f"{self._name}.block: {field} must be a C-contiguous array of "
+                    f"{np.dtype(dtype).name} of shape {(n, self._n_channels)}, got {kind} of "
+                    f"shape {np.shape(array)}"
+                )
+        if states.max(initial=0) > 1:
+            raise RuleError(f"{self._name}.block: states must be 0 or 1, got {states.max()}")
+        return Block(states, means)
+
+    @property
+    def breakpoints(self) -> npt.NDArray[np.int64]:
+        return self._stream.breakpoints
+
+    @property
+    def changed(self) -> npt.NDArray[np.bool_]:
+        return self._stream.changed

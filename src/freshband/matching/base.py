@@ -18,7 +18,14 @@ class Matching(Protocol):
         ...
 
 
-registry: Registry[type[Matching]] = Registry("matching", "freshband.matching")
+registry: Registry[type[Matching]] = Registry(
+    "matching",
+    "freshband.matching",
+    needs={
+        "model_fields": "derive it from freshband.parameters.Parameters",
+        "start": "a method that allocates the state",
+    },
+)
 register = registry.register
 
 

@@ -59,7 +59,16 @@ class Scheduler(Protocol):
         ...
 
 
-registry: Registry[type[Scheduler]] = Registry("scheduler", "freshband.schedulers")
+registry: Registry[type[Scheduler]] = Registry(
+    "scheduler",
+    "freshband.schedulers",
+    needs={
+        "model_fields": "derive it from freshband.parameters.Parameters",
+        "presets": "named settings, at least presets: ClassVar[Presets] = {'corrected': {}}",
+        "matchings": "default matchings by preset, matchings: ClassVar[Matchings] = {} for 'age'",
+        "start": "a method that allocates the state",
+    },
+)
 register = registry.register
 
 

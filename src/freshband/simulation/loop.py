@@ -86,8 +86,10 @@ def _measure(tally: Any, desk: Any, t: int, alarm: int) -> None:
 @entry_point
 def run_block(
     scheduler: Any, matching: Any, desk: Any, tally: Any, rng: Any, t: int, states: Any, means: Any
-) -> None:
+) -> tuple[int, int]:
     """Play rounds t+1 … t+n over the air of one block.
+
+    Returns 0 and -1, or the round in which the policy broke a rule and the alarm of that round.
 
     Parameters
     ----------
@@ -105,9 +107,13 @@ def run_block(
     for i in range(len(states)):
         t += 1
         reveal(scheduler, means[i], states[i])
-        plan_round(scheduler, matching, desk, rng, t)
+        if not plan_round(scheduler, matching, desk, rng, t):
+            return t, -1
         for j in range(len(desk.assignment)):
             channel = desk.assignment[j]
             desk.outcome[j] = states[i, channel] if channel >= 0 else 0
         alarm = observe_round(scheduler, desk, t)
+        if alarm < -1 or alarm >= states.shape[1]:
+            return t, alarm
         _measure(tally, desk, t, alarm)
+    return 0, -1

@@ -23,12 +23,13 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from freshband._jit import explained
 from freshband.backends import Backend, ThreadBackend, open_backend
 from freshband.channels.base import ChannelModel, build, open_air, registry
 from freshband.errors import ParameterError, nearest, shown
 from freshband.parameters import Parameters, whole_number
 from freshband.policy import Policy, parse_policy, read_options
-from freshband.rounds import open_desk
+from freshband.rounds import broken_rule, open_desk
 from freshband.schedulers.aoi_aware import AoIAwareState
 from freshband.schedulers.oracle import Oracle
 from freshband.seeding import Role, check_seed, generator
@@ -251,6 +252,7 @@ class _Player:
 
     def __init__(self, policy: Policy, plan: Plan, run: int, hindsight: NDArray[Any] | None):
         n_channels = plan.model.n_channels
+        self.policy = policy
         self.rng = generator(plan.seed, Role.POLICY, run)
         self.scheduler, self.matching = policy.start(
             plan.clients, n_channels, self.rng, plan.rounds
@@ -266,7 +268,12 @@ class _Player:
     def play(self, t: int, states: NDArray[Any], means: NDArray[Any]) -> None:
         began = time.perf_counter()
         self.scheduler = reserve(self.scheduler, len(states))
-        run_block(self.scheduler, self.matching, self.desk, self.tally, self.rng, t, states, means)
+        with explained(self.policy.name):
+            broken, alarm = run_block(
+                self.scheduler, self.matching, self.desk, self.tally, self.rng, t, states, means
+            )
+        if broken:
+            raise broken_rule(self.policy.name, broken, self.desk, alarm)
         self.seconds += time.perf_counter() - began
 
 

@@ -1,0 +1,305 @@
+"""Schedulers, matchings and channel models of the user's own that break the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numba
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from pydantic import Field
+
+import freshband
+from freshband import Coordinator
+from freshband.channels.base import Block, open_air
+from freshband.channels.base import registry as channels
+from freshband.errors import ParameterError, RuleError
+from freshband.matching.base import match
+from freshband.matching.base import registry as matchings
+from freshband.parameters import Parameters
+from freshband.schedulers.base import Matchings, Presets, select, update
+from freshband.schedulers.base import registry as schedulers
+from freshband.schedulers.counts import Counts, absorb, start_counts
+
+with_compiler = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="about compiled code")
+
+ONE_FOR_ALL, NOT_THERE, BELOW, WRITES_OUTSIDE, BAD_ALARM, COUNTS_TOO_SHORT = range(1, 7)
+
+
+class FaultyState(NamedTuple):
+    counts: Counts
+    fault: NDArray[np.int64]
+
+
+@select.register(FaultyState)
+def _select(scheduler: Any, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+    fault = scheduler.fault[0] if t > 2 else 0  # it behaves for two rounds
+    for j in range(len(chosen)):
+        chosen[j] = j
+        if fault == ONE_FOR_ALL:
+            chosen[j] = 0
+        elif fault == NOT_THERE:
+            chosen[j] = 99
+        elif fault == BELOW:
+            chosen[j] = -1 - j
+    if fault == WRITES_OUTSIDE:
+        for j in range(10 * len(chosen)):
+            chosen[j] = 0
+
+
+@update.register(FaultyState)
+def _update(scheduler: Any, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
+    absorb(scheduler.counts, t, assignment, outcome)  # a kernel of the package
+    return 17 if scheduler.fault[0] == BAD_ALARM and t > 2 else -1
+
+
+class Faulty(Parameters):
+    presets: ClassVar[Presets] = {"corrected": {}}
+    matchings: ClassVar[Matchings] = {}
+
+    fault: int = Field(default=0, ge=0)
+
+    def start(self, n_clients: int, n_channels: int, rng: Any, horizon: Any) -> FaultyState:
+        short = self.fault == COUNTS_TOO_SHORT
+        return FaultyState(
+            start_counts(1 if short else n_clients, 1 if short else n_channels),
+            np.array([self.fault]),
+        )
+
+
+class SilentState(NamedTuple):
+    said: NDArray[np.int64]
+
+
+@select.register(SilentState)
+def _select_first(scheduler: Any, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+    for j in range(len(chosen)):
+        chosen[j] = j
+
+
+@update.register(SilentState)
+def _say_nothing(scheduler: Any, t: int, assignment: Any, outcome: Any, overridden: Any) -> Any:
+    scheduler.said[0] += 1  # and the ``return -1`` is forgotten
+
+
+class Silent(Parameters):
+    presets: ClassVar[Presets] = {"corrected": {}}
+    matchings: ClassVar[Matchings] = {}
+
+    def start(self, n_clients: int, n_channels: int, rng: Any, horizon: Any) -> SilentState:
+        return SilentState(np.zeros(1, np.int64))
+
+
+class MistypedState(NamedTuple):
+    epsilon: NDArray[np.float64]
+
+
+@select.register(MistypedState)
+def _mistyped(scheduler: Any, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+    chosen[0] = scheduler.epsilom[0]
+
+
+class Mistyped(Silent):
+    def start(self, n_clients: int, n_channels: int, rng: Any, horizon: Any) -> Any:
+        return MistypedState(np.zeros(1))
+
+
+class Scalar(Silent):
+    def start(self, n_clients: int, n_channels: int, rng: Any, horizon: Any) -> Any:
+        return MistypedState(0.5)  # type: ignore[arg-type]
+
+
+class Nothing(Silent):
+    def start(self, n_clients: int, n_channels: int, rng: Any, horizon: Any) -> Any:
+        return None
+
+
+class TwiceState(NamedTuple):
+    unused: NDArray[np.int64]
+
+
+@match.register(TwiceState)
+def _match(
+    matching: Any,
+    t: int,
+    chosen: Any,
+    scores: Any,
+    ages: Any,
+    priorities: Any,
+    rng: Any,
+    assignment: Any,
+) -> None:
+    for j in range(len(assignment)):
+        assignment[j] = chosen[0]
+
+
+class Twice(Parameters):
+    def start(self, n_clients: int, lot: int = 0) -> TwiceState:
+        return TwiceState(np.zeros(1, np.int64))
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    """Register for these tests only: contract tests go over everything that is registered."""
+    own = [Faulty, Silent, Mistyped, Scalar, Nothing]
+    for kind in own:
+        schedulers.register(kind.__name__.lower())(kind)  # type: ignore[type-abstract]
+    matchings.register("twice")(Twice)
+    yield
+    for kind in own:
+        del schedulers._things[kind.__name__.lower()]
+    del matchings._things["twice"]
+
+
+def play(policy: str, rounds: int = 5, **options: Any) -> Coordinator:
+    coordinator = Coordinator(policy, n_clients=2, n_channels=5, options=options)
+    for _ in range(rounds):
+        coordinator.plan()
+        coordinator.observe([True, False])
+    return coordinator
+
+
+RULES = {
+    ONE_FOR_ALL: r"select must choose 2 different channels from 0 to 4, got \[0, 0\]",
+    NOT_THERE: r"select must choose 2 different channels from 0 to 4, got \[99, 99\]",
+    BELOW: r"select must choose 2 different channels from 0 to 4, got \[-1, -2\]",
+    BAD_ALARM: r"update must return a channel from 0 to 4, or -1, got 17",
+}
+
+
+@pytest.mark.parametrize("fault", RULES)
+def test_a_scheduler_that_breaks_a_rule_is_refused_in_the_round_it_does(fault: int) -> None:
+    rule = rf"policy 'faulty' broke a rule in round 3: {RULES[fault]}"
+    with pytest.raises(RuleError, match=rule):
+        play("faulty", fault=fault)
+    with pytest.raises(RuleError, match=rule):
+        freshband.simulate(
+            "piecewise", ["faulty"], rounds=50, runs=1, policy_options={"faulty": {"fault": fault}}
+        )
+
+
+def test_one_that_keeps_the_rules_is_not() -> None:
+    assert play("faulty").round == 5
+
+
+@pytest.mark.parametrize("fault", [WRITES_OUTSIDE, COUNTS_TOO_SHORT])
+def test_compiled_code_does_not_reach_outside_arrays(fault: int) -> None:
+    """Neither the user's kernels nor those of the package on arrays the user made too short."""
+    play("random")  # the package's kernels are compiled without checks for their own states
+    with pytest.raises(RuleError, match="policy 'faulty' reached outside an array"):
+        play("faulty", fault=fault)
+    with pytest.raises(RuleError, match="policy 'faulty' reached outside an array"):
+        freshband.simulate(
+            "piecewise", ["faulty"], rounds=50, runs=1, policy_options={"faulty": {"fault": fault}}
+        )
+
+
+def test_a_refused_plan_leaves_the_round_where_it_was() -> None:
+    coordinator = play("faulty", rounds=2, fault=ONE_FOR_ALL)
+    for _ in range(2):
+        with pytest.raises(RuleError, match="round 3"):
+            coordinator.plan()
+    assert coordinator.round == 2
+    assert coordinator.pending is None
+
+
+def test_a_matching_that_gives_one_channel_twice_is_refused() -> None:
+    with pytest.raises(RuleError, match=r"each client must get a channel of its own .* got \["):
+        play("cucb+twice")
+
+
+def test_an_update_without_return_notices_nothing() -> None:
+    coordinator = Coordinator("silent", n_clients=2, n_channels=5)
+    coordinator.plan()
+    assert coordinator.observe([True, False]) is None
+
+
+@with_compiler
+def test_what_the_compiler_says_is_one_line_that_names_the_users_own() -> None:
+    with pytest.raises(RuleError) as caught:
+        play("mistyped")
+    assert "\n" not in str(caught.value)
+    assert "Unknown attribute 'epsilom' of MistypedState" in str(caught.value)
+    assert f"({Path(__file__).name}, line " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ("scalar", r"field 'epsilon' of the MistypedState of policy 'scalar' must be an array"),
+        ("nothing", r"the start of policy 'nothing' must return a state.* got None"),
+    ],
+)
+def test_a_state_that_is_none_is_refused_at_the_start(policy: str, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        Coordinator(policy)
+
+
+class Bare:
+    def start(self) -> None: ...
+
+
+class WithoutPresets(Parameters):
+    def start(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [(Bare, "derive it from freshband.parameters.Parameters"), (WithoutPresets, "named settings")],
+)
+def test_a_class_that_lacks_something_is_refused_when_registered(kind: Any, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        schedulers.register("lacking")(kind)
+    assert "lacking" not in schedulers
+
+
+class OwnAir(Parameters):
+    """Channels of the user's own; ``fault`` names what is wrong with their blocks."""
+
+    fault: str = ""
+    n_channels: int = 3
+    has_means: ClassVar[bool] = True
+    breakpoints: ClassVar[NDArray[np.int64]] = np.zeros(0, np.int64)
+    changed: ClassVar[NDArray[np.bool_]] = np.zeros((0, 3), np.bool_)
+
+    def start(self, rounds: int, structure: Any, states: Any) -> Any:
+        return self
+
+    def block(self, n: int) -> Any:
+        states, means = np.ones((n, 3), np.uint8), np.full((n, 3), 0.5)
+        blocks: dict[str, Any] = {
+            "": Block(states, means),
+            "narrow": Block(states[:, :1].copy(), means),
+            "order": Block(np.asfortranarray(states), means),
+            "kind": Block(states.astype(np.int64), means),  # type: ignore[arg-type]
+            "values": Block(2 * states, means),
+            "none": None,
+        }
+        return blocks[self.fault]
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("narrow", r"states must be a C-contiguous array of uint8 of shape \(20, 3\)"),
+        ("order", "states must be a C-contiguous array of uint8"),
+        ("kind", "got int64 of shape"),
+        ("values", "states must be 0 or 1, got 2"),
+        ("none", "block must return a Block"),
+    ],
+)
+def test_blocks_that_are_none_are_refused(fault: str, message: str) -> None:
+    simulated = freshband.simulate(OwnAir(), ["random"], rounds=20, runs=1)
+    assert float(simulated.mean_age.squeeze()) == 1.0
+    with pytest.raises(RuleError, match=message):
+        freshband.simulate(OwnAir(fault=fault), ["random"], rounds=20, runs=1)
+    with pytest.raises(RuleError, match=message):
+        open_air(OwnAir(fault=fault), rounds=20, seed=0).block(20)
+
+
+def test_a_channel_model_needs_a_start() -> None:
+    with pytest.raises(ParameterError, match="channel model 'still' needs 'start'"):
+        channels.register("still")(type("Still", (Parameters,), {"__module__": __name__}))
