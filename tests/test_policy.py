@@ -87,7 +87,7 @@ def test_aoi_aware_tokens_wrap_the_scheduler(text: str, rule: str | None) -> Non
     state, _ = policy.start(2, 5, np.random.default_rng(0), None)
     assert isinstance(state, AoIAwareState) == (rule is not None)
     if rule is not None:
-        assert RULES[state.rule[0]] == rule
+        assert RULES[state.rule[0]["rule"]] == rule
 
 
 def test_a_policy_passes_through() -> None:
@@ -154,7 +154,7 @@ def test_two_of_a_kind_are_refused(text: str, message: str) -> None:
         ("glr-cucb", {"delta": 2}, r"delta must be a number in \(0, 1\), got 2"),
         ("glr-cucb", {"dleta": 0.1}, r"no parameter 'dleta'; did you mean 'delta'\?"),
         ("cucb", {"delta": 0.1}, "no parameter 'delta'"),
-        ("glr-cucb", {"index": "ucb1"}, "index must be one of 'ucb', 'kl-ucb', 'thompson'"),
+        ("glr-cucb", {"index": "ucb1"}, r"index must be the name .* did you mean 'ucb'\?"),
         ("m-exp3+aa", {"aa_update": "propensity"}, "aa_update='propensity' is exact with"),
     ],
 )

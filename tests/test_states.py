@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from freshband.errors import FileError
 from freshband.policy import parse_policy
 from freshband.schedulers.base import registry
-from freshband.states import arrays, grown, not_saved, rebuild, reserve
+from freshband.states import arrays, grown, not_saved, rebuild, record, reserve
 
 
 class Leaf(NamedTuple):
@@ -124,3 +124,21 @@ def test_every_scheduler_state_survives_flattening_and_growing(name: str, token:
     for path, array in arrays(reserve(again, 0)):
         window = tuple(slice(length) for length in saved[path].shape)
         np.testing.assert_array_equal(array[window], saved[path])
+
+
+def test_numbered_places_of_old_files_become_named_fields() -> None:
+    class MarkedState(NamedTuple):
+        mark: np.ndarray
+        peaks: np.ndarray
+
+    fresh = MarkedState(
+        record(drawn=-1, played=0), np.zeros(3, [("low", np.float64), ("high", np.float64)])
+    )
+    old = {"mark": np.array([4, 7]), "peaks": np.arange(6.0).reshape(3, 2)}
+    again = rebuild(fresh, old)
+    assert again.mark.tolist() == [(4, 7)]
+    assert again.peaks["high"].tolist() == [1.0, 3.0, 5.0]
+    with pytest.raises(FileError, match="'mark'"):
+        rebuild(fresh, old | {"mark": np.array([4, 7, 8])})
+    with pytest.raises(FileError, match="'mark'"):
+        rebuild(fresh, old | {"mark": np.array([4.0, 7.0])})

@@ -14,7 +14,7 @@ import numpy as np
 
 from freshband.errors import FileError, ParameterError, shown
 
-__all__ = ["arrays", "check_state", "grown", "not_saved", "rebuild", "reserve"]
+__all__ = ["arrays", "check_state", "grown", "not_saved", "rebuild", "record", "reserve"]
 
 State = TypeVar("State", bound=tuple[Any, ...])
 Grower = TypeVar("Grower", bound=Callable[..., Any])
@@ -75,6 +75,23 @@ def grown(array: np.ndarray, axis: int, more: int) -> np.ndarray:
     return larger
 
 
+def record(**fields: float) -> np.ndarray:
+    """Return an array of one record with named numbers: options and counters of a state.
+
+    Whole numbers and truth values are held as int64, other numbers as float64. Kernels read and
+    write ``state.name[0]["field"]``.
+
+    Examples
+    --------
+    >>> clock = record(rounds=0, rate=0.5)
+    >>> clock[0]["rounds"] += 2
+    >>> clock["rounds"].tolist(), clock.dtype.names
+    ([2], ('rounds', 'rate'))
+    """
+    kinds = [(name, np.result_type(np.int64, type(value))) for name, value in fields.items()]
+    return np.array([tuple(fields.values())], dtype=kinds)
+
+
 def arrays(state: tuple[Any, ...], prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
     """Yield ``(path, array)`` for every array that must be saved.
 
@@ -105,7 +122,7 @@ def rebuild(state: State, saved: Mapping[str, np.ndarray], prefix: str = "") -> 
         if _is_state(part):
             fields[name] = rebuild(part, saved, f"{prefix}{name}.")
         elif name not in derived:
-            array = saved.get(prefix + name)
+            array = _as_records(saved.get(prefix + name), part)
             if array is None or array.dtype != part.dtype or not _holds(array, part):
                 raise FileError(f"saved state does not fit this problem at {prefix + name!r}")
             fields[name] = np.ascontiguousarray(array)
@@ -136,6 +153,14 @@ def check_state(owner: str, state: object) -> None:
 
 def _fields(state: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
     return zip(state._fields, state, strict=True)  # type: ignore[attr-defined]
+
+
+def _as_records(array: np.ndarray | None, fresh: np.ndarray) -> np.ndarray | None:
+    """Return what was saved as numbered places, before states had named fields, by its names."""
+    kinds = {fresh.dtype[name] for name in fresh.dtype.names or ()}
+    if array is None or kinds != {array.dtype} or array.nbytes != fresh.nbytes:
+        return array
+    return np.ascontiguousarray(array).view(fresh.dtype).reshape(fresh.shape)
 
 
 def _holds(array: np.ndarray, fresh: np.ndarray) -> bool:

@@ -165,7 +165,9 @@ def test_between_evaluations_the_statistic_stays_within_what_was_paid(
     def noted(state: Any, channel: int) -> bool:
         nonlocal level
         book = state.book[channel]
-        level = glr._level(int(book["count"]), float(state.rule[0]), int(state.rule[1]))
+        level = glr._level(
+            int(book["count"]), float(state.rule[0]["delta"]), int(state.rule[0]["threshold"])
+        )
         return bool(honest(state, channel))
 
     monkeypatch.setattr(glr, "_evaluate", noted)
@@ -321,7 +323,7 @@ def test_the_level_patience_counts_on_is_a_monotone_lower_bound(rule: int, delta
 @pytest.mark.parametrize("rule", THRESHOLDS)
 @given(st.floats(1e-9, 0.99), st.floats(1e-9, 0.99))
 def test_delta_is_what_the_user_gave(rule: str, delta: float, other: float) -> None:
-    assert Glr(delta=delta, threshold=rule).start(3).rule[0] == delta
+    assert Glr(delta=delta, threshold=rule).start(3).rule[0]["delta"] == delta
     if rule in ("besson", "lai"):  # changing it moves the threshold by exactly its logarithm
         moved = threshold(50, delta, rule) - threshold(50, other, rule)
         assert moved == pytest.approx(math.log(other / delta), abs=1e-12)

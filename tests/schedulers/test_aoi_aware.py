@@ -36,7 +36,7 @@ def situations(draw: Any) -> dict[str, Any]:
 
 def learner(true_means: list[float], n_clients: int) -> Any:
     """A scheduler that has these historical means."""
-    state = cucb.start_index(n_clients, len(true_means), index_c=1.5, channel_key="mean")
+    state = cucb.Cucb().start(n_clients, len(true_means), np.random.default_rng(0), None)
     for channel, mean in enumerate(true_means):
         keep(state.counts, channel, 10.0, 10.0 * mean)
         state.counts.mean[channel] = mean
@@ -136,7 +136,7 @@ def test_the_sum_rule_acts_only_above_what_the_best_sustain() -> None:
     chosen = np.zeros(2, np.int64)
     for ages, acts in (([3, 3], 0), ([3, 4], 1), ([1, 1], 0)):  # 1/.5 + 1/.25 = 6
         select(state, 1, np.array(ages), None, chosen)
-        assert state.rule[1] == acts
+        assert state.rule[0]["acts"] == acts
 
 
 @pytest.mark.parametrize("rule", ["sum", "per_client"])
@@ -174,4 +174,4 @@ def test_alarms_pass_through() -> None:
     game = Game("glr-cucb+aa", 1, 2, delta=0.01, alpha=0.0)
     found = [game.play([t < 60, 0]) for t in range(120)]
     assert found.count(0) == 1
-    assert game.scheduler.inner.clock[0] == found.index(0) + 1  # the restart happened inside
+    assert game.scheduler.inner.clock[0]["tau"] == found.index(0) + 1  # the restart happened inside

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from freshband.detectors.base import push
+from freshband.detectors.base import forget_all, push
 from freshband.errors import ParameterError
 from freshband.policy import parse_policy
 from freshband.ranking import CLIENTS
-from freshband.schedulers import glr_cucb
+from freshband.schedulers import restarting
 from freshband.schedulers.base import select, update
+from freshband.schedulers.cucb import Cucb
 from freshband.schedulers.glr_cucb import GlrCucb
 from freshband.states import reserve
 from tests.reference.glr_cucb import SlowGlrCucb
@@ -123,7 +124,7 @@ def test_round_for_round_the_algorithm_with_lists(
         assert watched == [len(w) for w in slow.watched], t
     assert game.desk.ages.tolist() == ages
     assert alarms >= 1
-    assert game.scheduler.clock[0] == slow.tau
+    assert game.scheduler.clock[0]["tau"] == slow.tau
 
 
 # ------------------------------------------------------------------------------- forced exploration
@@ -158,7 +159,7 @@ def test_every_sweep_reaches_every_channel_also_after_a_restart(
     rng = np.random.default_rng(0)
     outcome = np.ones(2, np.int8)
     for restart in (0, 40, 95):
-        state.clock[:] = (restart, 0, 0, state.clock[3] + (restart > 0))
+        state.clock[:] = (restart, 0, 0, state.clock[0]["episode"] + (restart > 0))
         for position in range(n_channels):
             t = restart + 1 + position
             select(state, t, np.ones(2), rng, chosen)
@@ -170,7 +171,9 @@ def test_every_sweep_reaches_every_channel_also_after_a_restart(
 def sweeps(state: Any, rounds: int) -> list[int]:
     """Rounds in which some channel is forced."""
     return [
-        elapsed for elapsed in range(1, rounds + 1) if glr_cucb._forced_channel(state, elapsed) >= 0
+        elapsed
+        for elapsed in range(1, rounds + 1)
+        if restarting._forced_channel(state, elapsed) >= 0
     ]
 
 
@@ -182,7 +185,7 @@ def test_a_share_of_alpha_goes_to_forced_rounds() -> None:
 @pytest.mark.parametrize("alpha", [0.9, 1.0])
 def test_a_period_no_longer_than_a_sweep_means_always(alpha: float) -> None:
     state = start(1, 5, alpha=alpha)
-    visited = [glr_cucb._forced_channel(state, elapsed) for elapsed in range(1, 101)]
+    visited = [restarting._forced_channel(state, elapsed) for elapsed in range(1, 101)]
     assert visited == [t % 5 for t in range(100)]
 
 
@@ -218,9 +221,9 @@ def test_anytime_sweeps_thin_out() -> None:
 
 def test_exploration_grows_with_the_episodes_if_asked() -> None:
     state = start(1, 4, alpha=0.1, alpha_schedule="sqrt_episode")
-    assert glr_cucb._next_period(state, 1) == 40
-    state.clock[3] = 4
-    assert glr_cucb._next_period(state, 1) == 20
+    assert restarting._next_period(state, 1) == 40
+    state.clock[0]["episode"] = 4
+    assert restarting._next_period(state, 1) == 20
 
 
 @pytest.mark.parametrize("alpha", [1e-19, 1e-30, 5e-324])
@@ -247,7 +250,7 @@ def test_alpha_out_of_range_is_refused(alpha: Any) -> None:
 def test_delta_and_threshold_reach_the_detector() -> None:
     policy = parse_policy("glr-cucb:paper", {"delta": 0.0123, "threshold": "kaufmann"})
     state, _ = policy.start(2, 5, np.random.default_rng(0), 100)
-    assert state.detector.rule.tolist() == [0.0123, 2.0]
+    assert state.detector.rule.tolist() == [(0.0123, 2.0)]
 
 
 def test_the_mean_divides_by_the_new_count() -> None:
@@ -262,7 +265,7 @@ def test_the_mean_divides_by_the_new_count() -> None:
 @pytest.mark.parametrize("index", ["ucb", "kl-ucb"])
 def test_channels_never_heard_come_first(index: str) -> None:
     state = start(2, 4, alpha=0.0, index=index)
-    state.clock[2] = 10**9
+    state.clock[0]["period"] = 10**9
     for channel in (0, 2):
         for _ in range(3):
             update(state, 1, np.array([channel, -1]), np.array([1, -1], np.int8), np.zeros(2))
@@ -291,7 +294,7 @@ def test_a_global_restart_leaves_no_sample_behind() -> None:
     assert counts.wins.tolist() == [0, 0, 0]
     assert counts.mean.tolist() == [0.5, 0.5, 0.5]
     assert state.detector.book["count"].tolist() == [0, 0, 0]
-    assert state.clock.tolist() == [t, 0, 0, 2]
+    assert state.clock.tolist() == [(t, 0, 0, 2)]
 
 
 def test_a_localised_restart_keeps_exactly_what_came_after_the_change() -> None:
@@ -301,7 +304,7 @@ def test_a_localised_restart_keeps_exactly_what_came_after_the_change() -> None:
     assert counts.wins.tolist() == [0, 0, 0]
     assert counts.mean.tolist() == [0, 0.5, 0.5]
     assert counts.width[0] == pytest.approx(1 / math.sqrt(failures))
-    assert state.clock[0] == t
+    assert state.clock[0]["tau"] == t
 
 
 def test_a_local_restart_forgets_one_channel_and_keeps_the_clock() -> None:
@@ -310,7 +313,7 @@ def test_a_local_restart_forgets_one_channel_and_keeps_the_clock() -> None:
     assert counts.pulls.tolist() == [0, t, 0]
     assert counts.wins[1] == (t + 1) // 2
     assert state.detector.book["count"].tolist() == [0, t - 1, 0]  # the alarm ended the round
-    assert state.clock.tolist()[0] == 0
+    assert state.clock[0]["tau"] == 0
 
 
 @pytest.mark.parametrize("restart", ["global", "local", "localised"])
@@ -329,8 +332,8 @@ def test_two_alarms_in_one_round_are_one_restart(restart: str) -> None:
         assert alarms[1][0] == alarms[0][0] + 1
     else:
         assert len(alarms) == 1
-        assert state.clock[0] == alarms[0][0]
-        assert state.clock[3] == 2
+        assert state.clock[0]["tau"] == alarms[0][0]
+        assert state.clock[0]["episode"] == 2
         since = 119 - alarms[0][0]
         assert state.detector.book["count"].tolist() == [0, since, since]
     assert np.isfinite(state.index.counts.mean).all()
@@ -380,3 +383,54 @@ def test_random_fill_is_uniform_over_the_other_channels() -> None:
     expected = rounds / 5 / 4
     others = seen[~np.eye(5, dtype=bool)]
     assert np.abs(others - expected).max() <= 5 * math.sqrt(expected * 0.75)
+
+
+# -------------------------------------------------------------------------------------- composition
+
+
+def test_any_index_and_any_detector_make_a_restarting_policy() -> None:
+    """An index and a detector the package does not know: a window, five losses in a row."""
+
+    class StreakState(NamedTuple):
+        losses: NDArray[np.int64]
+
+    @push.register(StreakState)
+    def _push(detector: Any, channel: int, outcome: int) -> bool:
+        detector.losses[channel] = 0 if outcome == 1 else detector.losses[channel] + 1
+        return bool(detector.losses[channel] >= 5)
+
+    @forget_all.register(StreakState)
+    def _forget_all(detector: Any) -> None:
+        for channel in range(len(detector.losses)):
+            detector.losses[channel] = 0
+
+    index = Cucb(mean_window=50).start(1, 3, np.random.default_rng(0), None)
+    state = restarting.restart_on_change(index, StreakState(np.zeros(3, np.int64)), alpha=0.0)
+    alarms = []
+    for t in range(1, 201):
+        chosen = np.zeros(1, np.int64)
+        select(state, t, np.ones(1, np.int64), None, chosen)
+        works = 0 if t <= 100 else 2
+        delivered = np.array([chosen[0] == works or (chosen[0] == 1 and t % 3)], np.int8)
+        alarms.append(update(state, t, chosen, delivered, np.zeros(1, np.int8)))
+    raised = [t for t, alarm in enumerate(alarms, 1) if alarm >= 0]
+    assert alarms.index(0) >= 104  # channel 0 fails from round 101 on, and must do so five times
+    assert state.clock[0]["tau"] == raised[-1]
+    assert state.clock[0]["episode"] == 1 + len(raised)
+
+
+def test_glr_cucb_takes_any_index_policy_by_name() -> None:
+    state, _ = parse_policy("glr-cucb", {"index": "thompson"}).start(2, 5, rng(), None)
+    assert type(state.index).__name__ == "ThompsonState"
+    with pytest.raises(ParameterError, match="did you mean 'thompson'"):
+        parse_policy("glr-cucb", {"index": "tompson"})
+    with pytest.raises(
+        ParameterError, match="index must be the name of an index policy, got 'random'"
+    ):
+        parse_policy("glr-cucb", {"index": "random"})
+    with pytest.raises(ParameterError, match="index must be the state of an index policy"):
+        restarting.restart_on_change(state, state.detector, alpha=0.0)
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)

@@ -58,9 +58,10 @@ def test_the_largest_indices_are_played(
     n_channels = len(history)
     n_clients = min(n_clients, n_channels)
     if kind == "cucb":
-        state: Any = cucb.start_index(n_clients, n_channels, index_c=0.7, channel_key="index")
+        policy: Any = cucb.Cucb(index_c=0.7, channel_key="index")
     else:
-        state = kl_ucb.start_index(n_clients, n_channels, channel_key="index")
+        policy = kl_ucb.KlUcb(channel_key="index")
+    state = policy.start(n_clients, n_channels, None, None)
     fill(state, history)
     evaluate(state, elapsed, None)
     expected = [definition(kind, pulls, wins, elapsed) for pulls, wins in history]
@@ -84,7 +85,9 @@ def test_kl_upper_bound_is_the_largest_within_budget(p: float, budget: float) ->
 
 
 def test_thompson_draws_from_the_posterior() -> None:
-    state = fill(thompson.start_index(1, 3, channel_key="mean"), [(0, 0), (9, 6), (40, 3)])
+    state = fill(
+        thompson.Thompson().start(1, 3, np.random.default_rng(0), None), [(0, 0), (9, 6), (40, 3)]
+    )
     rng = np.random.default_rng(0)
     draws = np.empty((4000, 3))
     for row in draws:

@@ -73,7 +73,7 @@ def logged(policy: str, run: int, *, rounds: int = 600, air: Any = AIR) -> tuple
     tally = open_tally(2, np.array([rounds]), logged=rounds)
     scheduler = reserve(scheduler, rounds)
     run_block(scheduler, matching, open_desk(2, 4), tally, rng, 0, *air)
-    return tally.outcome_log, tally.alarm[: tally.mark[1]]
+    return tally.outcome_log, tally.alarm[: tally.mark[0]["alarms"]]
 
 
 def values(dataset: xr.Dataset) -> dict[str, NDArray[Any]]:

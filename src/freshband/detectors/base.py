@@ -9,16 +9,22 @@ from typing import Any
 
 from freshband._jit import verb
 
-__all__ = ["forget", "forget_all", "push"]
+__all__ = ["forget", "forget_all", "push", "since_change"]
 
 
 @verb
 def push(detector: Any, channel: int, outcome: int) -> bool:
     """Feed one 0/1 outcome of one channel; return whether it reveals a change.
 
-    After an alarm ``detector.book[channel]["split"]`` is the number of outcomes before the change.
+    After an alarm `since_change` says what the stream showed since.
     """
     return False
+
+
+@verb
+def since_change(detector: Any, channel: int) -> tuple[float, float]:
+    """Return how many outcomes a channel showed since the change last found, and the successes."""
+    return 0.0, 0.0
 
 
 @verb

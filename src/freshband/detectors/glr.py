@@ -41,9 +41,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from freshband._jit import cold, kernel
-from freshband.detectors.base import forget, forget_all, push
+from freshband.detectors.base import forget, forget_all, push, since_change
 from freshband.parameters import Parameters
-from freshband.states import grown, not_saved, reserve
+from freshband.states import grown, not_saved, record, reserve
 
 __all__ = ["THRESHOLDS", "Glr", "GlrState", "hull_capacity", "threshold"]
 
@@ -79,7 +79,7 @@ class GlrState(NamedTuple):
 
     book: NDArray[np.void]  # (N,) of BOOK
     hull: NDArray[np.void]  # (N, 2, H) of VERTEX, upper and lower
-    rule: NDArray[np.float64]  # (2,) delta and the threshold's number
+    rule: NDArray[np.void]  # delta and the threshold's number
     table: NDArray[np.float64]  # (L,) x ln x
 
 
@@ -122,7 +122,7 @@ class Glr(Parameters):
         return GlrState(
             book=np.zeros(n_channels, BOOK),
             hull=np.zeros((n_channels, 2, hull_capacity(256)), VERTEX),
-            rule=np.array([self.delta, THRESHOLDS.index(self.threshold)], np.float64),
+            rule=record(delta=self.delta, threshold=float(THRESHOLDS.index(self.threshold))),
             table=_table(1024),
         )
 
@@ -289,8 +289,8 @@ def _evaluate(state: Any, channel: int) -> bool:
                 best = value
                 book["split"] = vertex["s"]
                 book["before"] = vertex["ones"]
-    rule = int(state.rule[1])
-    level = _level(n, state.rule[0], rule)
+    rule = int(state.rule[0]["threshold"])
+    level = _level(n, state.rule[0]["delta"], rule)
     limit = level * (1.0 + 1.0 / n) if rule == 0 else level
     close = _CLOSE + _ROUNDING * n
     if abs(best - limit) < close:
@@ -338,6 +338,12 @@ def _push(detector: GlrState, channel: int, outcome: int) -> bool:
     if left > 0.0:
         return False
     return _evaluate(detector, channel)
+
+
+@since_change.register(GlrState)
+def _since_change(detector: GlrState, channel: int) -> tuple[float, float]:
+    book = detector.book[channel]
+    return float(book["count"] - book["split"]), float(book["ones"] - book["before"])
 
 
 @forget.register(GlrState)

@@ -12,11 +12,12 @@ from freshband._jit import kernel
 from freshband.matching.base import match, register
 from freshband.parameters import Parameters
 from freshband.ranking import CLIENTS, sort_by
+from freshband.states import record
 
 __all__ = ["Priority", "PriorityState"]
 
 _SCALES = ("sum", "none", "running_max", "minmax")
-_SPREAD, _AGE, _WORTH = range(3)  # what maxima are kept of
+_PEAKS = np.dtype([(name, np.float64) for name in ("spread", "age", "worth")])
 
 
 class PriorityState(NamedTuple):
@@ -24,23 +25,22 @@ class PriorityState(NamedTuple):
 
     clients: NDArray[np.int64]  # (M,)
     priority: NDArray[np.float64]  # (M,) λ_i of the last round
-    recent: NDArray[np.float64]  # (W, 3) spread, oldest age and largest contribution of a round
+    recent: NDArray[np.void]  # (W,) spread, oldest age and largest contribution of a round
     beta: NDArray[np.float64]  # (1,) β
-    option: NDArray[np.int64]  # (2,) scale, and whether maxima are over a window
+    option: NDArray[np.void]  # scale, and whether maxima are over a window
     lot: NDArray[np.int64]  # (1,) makes ties fall differently in every run
 
 
 @kernel
-def _peak(matching: Any, t: int, what: int, value: float) -> float:
+def _peak(recent: Any, windowed: bool, t: int, value: float) -> float:
     """Enter this round's value and return the maximum of all rounds, or of the window's."""
-    recent = matching.recent
-    if matching.option[1] == 0:
-        recent[0, what] = max(recent[0, what], value)
+    if windowed:
+        recent[t % len(recent)] = value
     else:
-        recent[t % len(recent), what] = value
+        recent[0] = max(recent[0], value)
     peak = 0.0
     for row in range(len(recent)):
-        peak = max(peak, recent[row, what])
+        peak = max(peak, recent[row])
     return peak
 
 
@@ -52,8 +52,8 @@ def _write_contributions(matching: Any, t: int, contributions: Any) -> None:
         low = min(low, contributions[j])
         high = max(high, contributions[j])
         total += contributions[j]
-    peak = _peak(matching, t, _WORTH, high)
-    scale = matching.option[0]
+    peak = _peak(matching.recent["worth"], matching.option[0]["windowed"], t, high)
+    scale = matching.option[0]["scale"]
     for j in range(len(contributions)):
         worth = contributions[j]
         if scale == 0:
@@ -84,8 +84,9 @@ def _match(
     spread = 0.0
     for j in range(n_clients):
         spread += (ages[j] - total / n_clients) ** 2
-    most_spread = _peak(matching, t, _SPREAD, spread)
-    oldest_ever = _peak(matching, t, _AGE, oldest)
+    windowed = matching.option[0]["windowed"]
+    most_spread = _peak(matching.recent["spread"], windowed, t, spread)
+    oldest_ever = _peak(matching.recent["age"], windowed, t, oldest)
     beta = matching.beta[0] * (spread / most_spread if most_spread > 0.0 else 0.0)
     _write_contributions(matching, t, priorities)
     for j in range(n_clients):
@@ -155,10 +156,11 @@ class Priority(Parameters):
         return PriorityState(
             clients=np.arange(n_clients),
             priority=np.zeros(n_clients),
-            recent=np.zeros((self.norm_window or 1, 3)),
+            recent=np.zeros(self.norm_window or 1, _PEAKS),
             beta=np.array([self.beta]),
-            option=np.array(
-                [_SCALES.index(self.contribution_scale), self.norm_window is not None], np.int64
+            option=record(
+                scale=_SCALES.index(self.contribution_scale),
+                windowed=self.norm_window is not None,
             ),
             lot=np.array([lot], np.int64),
         )

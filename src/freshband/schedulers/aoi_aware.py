@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from freshband._jit import cold
 from freshband.ranking import CLIENTS, sort_by, take_best
 from freshband.schedulers.base import means, override, reveal, score, select, update
+from freshband.states import record
 
 __all__ = ["RULES", "AoIAwareState", "wrap"]
 
@@ -40,7 +41,7 @@ class AoIAwareState(NamedTuple):
     spare: NDArray[np.int64]  # (N,) channels by the scheduler's key
     taken: NDArray[np.int8]  # (N,)
     clients: NDArray[np.int64]  # (M,)
-    rule: NDArray[np.int64]  # (2,) the rule, and whether `sum` acts this round
+    rule: NDArray[np.void]  # the rule, and whether `sum` acts this round
 
 
 def wrap(inner: Any, rule: str, n_clients: int, n_channels: int) -> AoIAwareState:
@@ -52,14 +53,14 @@ def wrap(inner: Any, rule: str, n_clients: int, n_channels: int) -> AoIAwareStat
         spare=np.arange(n_channels),
         taken=np.zeros(n_channels, np.int8),
         clients=np.zeros(n_clients, np.int64),
-        rule=np.array([RULES.index(rule), 0], np.int64),
+        rule=record(rule=RULES.index(rule), acts=0),
     )
 
 
 @select.register(AoIAwareState)
 def _select(scheduler: AoIAwareState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
-    scheduler.rule[1] = 0
-    if scheduler.rule[0] == 0:
+    scheduler.rule[0]["acts"] = 0
+    if scheduler.rule[0]["rule"] == 0:
         means(scheduler.inner, scheduler.mean)
         take_best(scheduler.mean, t, chosen)
         sustained = 0.0
@@ -69,14 +70,14 @@ def _select(scheduler: AoIAwareState, t: int, ages: Any, rng: Any, chosen: Any) 
             sustained += 1.0 / mean if mean > 0.0 else math.inf
             total += ages[j]
         if total > sustained:
-            scheduler.rule[1] = 1
+            scheduler.rule[0]["acts"] = 1
             return
     select(scheduler.inner, t, ages, rng, chosen)
 
 
 @score.register(AoIAwareState)
 def _score(scheduler: AoIAwareState, t: int, scores: Any) -> None:
-    if scheduler.rule[1] == 1:
+    if scheduler.rule[0]["acts"] == 1:
         for channel in range(scores.shape[1]):
             scores[0, channel] = scheduler.mean[channel]
     else:
@@ -88,9 +89,9 @@ def _override(
     scheduler: AoIAwareState, t: int, ages: Any, scores: Any, assignment: Any, overridden: Any
 ) -> None:
     n_clients = len(assignment)
-    if scheduler.rule[0] == 0:
+    if scheduler.rule[0]["rule"] == 0:
         for j in range(n_clients):
-            overridden[j] = scheduler.rule[1]
+            overridden[j] = scheduler.rule[0]["acts"]
         return
     means(scheduler.inner, scheduler.mean)
     best = 0.0

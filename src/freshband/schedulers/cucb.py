@@ -18,7 +18,7 @@ from freshband.schedulers.base import Matchings, Presets, register
 from freshband.schedulers.counts import Counts, start_counts
 from freshband.schedulers.index import evaluate, key_code, plays_largest_index
 
-__all__ = ["Cucb", "CucbState", "start_index"]
+__all__ = ["Cucb", "CucbState"]
 
 
 @plays_largest_index
@@ -29,24 +29,6 @@ class CucbState(NamedTuple):
     values: NDArray[np.float64]  # (N,) the index
     key: NDArray[np.int64]  # (1,) see `freshband.schedulers.index.KEYS`
     bonus: NDArray[np.float64]  # (1,) c
-
-
-def start_index(
-    n_clients: int,
-    n_channels: int,
-    *,
-    index_c: float,
-    channel_key: str,
-    window: int | None = None,
-    discount: float | None = None,
-) -> CucbState:
-    """Allocate an index state; restarting schedulers hold one."""
-    return CucbState(
-        counts=start_counts(n_clients, n_channels, window, discount),
-        values=np.zeros(n_channels),
-        key=key_code(channel_key),
-        bonus=np.array([index_c]),
-    )
 
 
 @evaluate.register(CucbState)
@@ -112,11 +94,9 @@ class Cucb(Parameters):
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
     ) -> CucbState:
         """Allocate the state."""
-        return start_index(
-            n_clients,
-            n_channels,
-            index_c=self.index_c,
-            channel_key=self.channel_key,
-            window=self.mean_window,
-            discount=self.discount,
+        return CucbState(
+            counts=start_counts(n_clients, n_channels, self.mean_window, self.discount),
+            values=np.zeros(n_channels),
+            key=key_code(self.channel_key),
+            bonus=np.array([self.index_c]),
         )

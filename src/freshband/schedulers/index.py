@@ -17,7 +17,7 @@ from freshband.ranking import take_best
 from freshband.schedulers.base import means, score, select, update
 from freshband.schedulers.counts import absorb
 
-__all__ = ["KEYS", "evaluate", "key_code", "plays_largest_index", "write_key"]
+__all__ = ["KEYS", "evaluate", "is_index", "key_code", "plays_largest_index", "write_key"]
 
 KEYS = ("mean", "index")  # ranking key of the chosen channels: (31) or (30)
 
@@ -64,4 +64,13 @@ def plays_largest_index(state_type: StateType) -> StateType:
         absorb(scheduler.counts, t, assignment, outcome)
         return -1
 
+    _index_states.add(state_type)
     return state_type
+
+
+_index_states: set[type] = set()
+
+
+def is_index(state: object) -> bool:
+    """Whether a state is that of an index policy."""
+    return type(state) in _index_states

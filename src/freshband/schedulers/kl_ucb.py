@@ -18,7 +18,7 @@ from freshband.schedulers.base import Matchings, Presets, register
 from freshband.schedulers.counts import Counts, start_counts
 from freshband.schedulers.index import evaluate, key_code, plays_largest_index
 
-__all__ = ["KlUcb", "KlUcbState", "kl_upper_bound", "start_index"]
+__all__ = ["KlUcb", "KlUcbState", "kl_upper_bound"]
 
 
 @plays_largest_index
@@ -28,22 +28,6 @@ class KlUcbState(NamedTuple):
     counts: Counts
     values: NDArray[np.float64]  # (N,) the index
     key: NDArray[np.int64]  # (1,) see `freshband.schedulers.index.KEYS`
-
-
-def start_index(
-    n_clients: int,
-    n_channels: int,
-    *,
-    channel_key: str,
-    window: int | None = None,
-    discount: float | None = None,
-) -> KlUcbState:
-    """Allocate an index state; restarting schedulers hold one."""
-    return KlUcbState(
-        counts=start_counts(n_clients, n_channels, window, discount),
-        values=np.zeros(n_channels),
-        key=key_code(channel_key),
-    )
 
 
 @kernel
@@ -137,10 +121,8 @@ class KlUcb(Parameters):
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
     ) -> KlUcbState:
         """Allocate the state."""
-        return start_index(
-            n_clients,
-            n_channels,
-            channel_key=self.channel_key,
-            window=self.mean_window,
-            discount=self.discount,
+        return KlUcbState(
+            counts=start_counts(n_clients, n_channels, self.mean_window, self.discount),
+            values=np.zeros(n_channels),
+            key=key_code(self.channel_key),
         )

@@ -37,13 +37,10 @@ from freshband.schedulers.base import (
 )
 from freshband.schedulers.counts import Counts, absorb, start_counts
 from freshband.schedulers.random import draw_subset
-from freshband.states import grown, reserve
+from freshband.states import grown, record, reserve
 
 __all__ = ["MExp3", "MExp3State", "tuned_gamma"]
 
-_BASE, _REFERENCE = range(2)  # positions in MExp3State.level
-_GAMMA, _SHARE, _ARMS, _SCALE = range(4)  # positions in MExp3State.rate
-_DRAWN, _PLAYED, _GAMMA_RULE, _SHARE_RULE, _AA_RULE = range(5)  # positions in MExp3State.mark
 _FIXED, _ANYTIME = range(2)
 _SKIP, _PROPENSITY = range(2)
 _HEADROOM = 200.0  # rebuild the tree when a weight outgrows the reference by e^200
@@ -58,16 +55,16 @@ class MExp3State(NamedTuple):
     excess: NDArray[np.float64]  # (room,) ln excess
     tree: NDArray[np.float64]  # (room + 1,) Fenwick tree of exp(ln excess - reference)
     slots: NDArray[np.int64]  # (2^b,) hash table from members to position, -1 empty
-    level: NDArray[np.float64]  # (2,) ln base, and the reference
-    rate: NDArray[np.float64]  # (4,) γ, sharing, C, and the reward's scale
-    mark: NDArray[np.int64]  # (5,) position drawn, V, and how γ, sharing and overrides work
+    level: NDArray[np.void]  # ln base, and the reference
+    rate: NDArray[np.void]  # γ, sharing, C (arms), and the reward's scale
+    mark: NDArray[np.void]  # position drawn, V (played), and how γ, sharing and overrides work
     chance: NDArray[np.float64]  # (1,) probability of the super-arm drawn
     chosen: NDArray[np.int64]  # (M,) the super-arm drawn, sorted
 
 
 @reserve.register(MExp3State)
 def _reserve(state: MExp3State, rounds: int) -> MExp3State:
-    needed = int(min(state.mark[_PLAYED] + rounds, state.rate[_ARMS]))
+    needed = int(min(state.mark[0]["played"] + rounds, state.rate[0]["arms"]))
     room = len(state.excess)
     if needed <= room:
         return state
@@ -79,7 +76,7 @@ def _reserve(state: MExp3State, rounds: int) -> MExp3State:
         tree=grown(state.tree, axis=0, more=more),
         slots=slots,
     )
-    for position in range(int(state.mark[_PLAYED])):
+    for position in range(int(state.mark[0]["played"])):
         slots[_find(slots, state.members, state.members[position])] = position
     return state
 
@@ -120,7 +117,7 @@ def _sort(arm: Any) -> None:
 def _total(state: Any) -> float:
     """Sum of excess relative to the reference, over all played super-arms."""
     total = 0.0
-    node = state.mark[_PLAYED]
+    node = state.mark[0]["played"]
     while node > 0:
         total += state.tree[node]
         node -= node & -node
@@ -130,7 +127,7 @@ def _total(state: Any) -> float:
 @kernel
 def _add(state: Any, position: int, weight: float) -> None:
     node = position + 1
-    while node <= state.mark[_PLAYED]:
+    while node <= state.mark[0]["played"]:
         state.tree[node] += weight
         node += node & -node
 
@@ -152,7 +149,7 @@ def _append_node(state: Any, node: int) -> None:
 @kernel
 def _locate(state: Any, weight: float) -> int:
     """Return the played super-arm at which the running sum of excess passes ``weight``."""
-    played = state.mark[_PLAYED]
+    played = state.mark[0]["played"]
     step = 1
     while 2 * step <= played:
         step *= 2
@@ -168,13 +165,13 @@ def _locate(state: Any, weight: float) -> int:
 @cold
 def _rebuild_tree(state: Any) -> None:
     """Move the reference to the largest weight and sum up afresh."""
-    reference = state.level[_BASE]
-    for position in range(state.mark[_PLAYED]):
+    reference = state.level[0]["base"]
+    for position in range(state.mark[0]["played"]):
         reference = max(reference, state.excess[position])
-    state.level[_REFERENCE] = reference
+    state.level[0]["reference"] = reference
     for node in range(len(state.tree)):
         state.tree[node] = 0.0
-    for position in range(state.mark[_PLAYED]):
+    for position in range(state.mark[0]["played"]):
         _add(state, position, math.exp(state.excess[position] - reference))
 
 
@@ -188,8 +185,8 @@ def _log_add(a: float, b: float) -> float:
 
 @kernel
 def _gamma(state: Any, t: int) -> float:
-    gamma = state.rate[_GAMMA]
-    if state.mark[_GAMMA_RULE] == _ANYTIME:
+    gamma = state.rate[0]["gamma"]
+    if state.mark[0]["gamma_rule"] == _ANYTIME:
         gamma = min(1.0, gamma / math.sqrt(t))
     return gamma  # type: ignore[no-any-return]
 
@@ -197,7 +194,7 @@ def _gamma(state: Any, t: int) -> float:
 @kernel
 def _base(state: Any) -> float:
     """C times the common weight, relative to the reference."""
-    return state.rate[_ARMS] * math.exp(state.level[_BASE] - state.level[_REFERENCE])  # type: ignore[no-any-return]
+    return state.rate[0]["arms"] * math.exp(state.level[0]["base"] - state.level[0]["reference"])  # type: ignore[no-any-return]
 
 
 @select.register(MExp3State)
@@ -217,9 +214,9 @@ def _select(scheduler: MExp3State, t: int, ages: Any, rng: Any, chosen: Any) -> 
             arm[j] = scheduler.members[position, j]
     own = 0.0
     if position >= 0:
-        own = math.exp(scheduler.excess[position] - scheduler.level[_REFERENCE])
-    chance = uniform / scheduler.rate[_ARMS] + (1.0 - gamma) * own / (base + excess)
-    scheduler.mark[_DRAWN] = position
+        own = math.exp(scheduler.excess[position] - scheduler.level[0]["reference"])
+    chance = uniform / scheduler.rate[0]["arms"] + (1.0 - gamma) * own / (base + excess)
+    scheduler.mark[0]["drawn"] = position
     scheduler.chance[0] = chance
     for j in range(len(arm)):
         chosen[j] = arm[j]
@@ -248,12 +245,12 @@ def _update(scheduler: MExp3State, t: int, assignment: Any, outcome: Any, overri
         reward += outcome[j]
         jumped += overridden[j]
     if jumped > 0:
-        if scheduler.mark[_AA_RULE] == _SKIP:
+        if scheduler.mark[0]["aa_rule"] == _SKIP:
             return -1
         _replace_drawn(scheduler, assignment)
     gamma = _gamma(scheduler, t)
-    estimate = reward / scheduler.rate[_SCALE] / scheduler.chance[0]
-    _reinforce(scheduler, gamma * estimate / scheduler.rate[_ARMS])
+    estimate = reward / scheduler.rate[0]["scale"] / scheduler.chance[0]
+    _reinforce(scheduler, gamma * estimate / scheduler.rate[0]["arms"])
     _share(scheduler, t)
     return -1
 
@@ -264,7 +261,7 @@ def _replace_drawn(state: Any, assignment: Any) -> None:
     for j in range(len(assignment)):
         state.chosen[j] = assignment[j]
     _sort(state.chosen)
-    state.mark[_DRAWN] = state.slots[_find(state.slots, state.members, state.chosen)]
+    state.mark[0]["drawn"] = state.slots[_find(state.slots, state.members, state.chosen)]
     state.chance[0] = 1.0
 
 
@@ -273,10 +270,10 @@ def _reinforce(state: Any, gain: float) -> None:
     """Multiply the drawn super-arm's weight by e^gain."""
     if gain <= 0.0:
         return
-    position = state.mark[_DRAWN]
+    position = state.mark[0]["drawn"]
     if position < 0:
-        position = state.mark[_PLAYED]
-        state.mark[_PLAYED] = position + 1
+        position = state.mark[0]["played"]
+        state.mark[0]["played"] = position + 1
         state.slots[_find(state.slots, state.members, state.chosen)] = position
         for j in range(len(state.chosen)):
             state.members[position, j] = state.chosen[j]
@@ -284,9 +281,9 @@ def _reinforce(state: Any, gain: float) -> None:
         _append_node(state, position + 1)
     before = state.excess[position]
     # (base + excess) e^g - base  =  excess e^g + base (e^g - 1)
-    after = _log_add(before + gain, state.level[_BASE] + math.log(math.expm1(gain)))
+    after = _log_add(before + gain, state.level[0]["base"] + math.log(math.expm1(gain)))
     state.excess[position] = after
-    reference = state.level[_REFERENCE]
+    reference = state.level[0]["reference"]
     if after > reference + _HEADROOM:
         _rebuild_tree(state)
     else:
@@ -296,16 +293,16 @@ def _reinforce(state: Any, gain: float) -> None:
 @kernel
 def _share(state: Any, t: int) -> None:
     """Exp3.S: every weight gains e α / C of the total."""
-    share = state.rate[_SHARE]
+    share = state.rate[0]["share"]
     if share <= 0.0:
         return
-    if state.mark[_SHARE_RULE] == _ANYTIME:
+    if state.mark[0]["share_rule"] == _ANYTIME:
         share /= t
-    reference = state.level[_REFERENCE]
+    reference = state.level[0]["reference"]
     total = math.log(_base(state) + _total(state)) + reference
-    gift = math.log(math.e * share / state.rate[_ARMS]) + total
-    state.level[_BASE] = _log_add(state.level[_BASE], gift)
-    if state.level[_BASE] > reference + _HEADROOM:
+    gift = math.log(math.e * share / state.rate[0]["arms"]) + total
+    state.level[0]["base"] = _log_add(state.level[0]["base"], gift)
+    if state.level[0]["base"] > reference + _HEADROOM:
         _rebuild_tree(state)
 
 
@@ -407,24 +404,19 @@ class MExp3(Parameters):
             excess=np.full(room, -np.inf),
             tree=np.zeros(room + 1),
             slots=np.full(256, -1, np.int64),
-            level=np.zeros(2),
-            rate=np.array(
-                [
-                    self._rate(n_arms, horizon),
-                    self._shared(horizon),
-                    float(n_arms),
-                    n_clients if self.reward_scale == "M" else 1.0,
-                ]
+            level=record(base=0.0, reference=0.0),
+            rate=record(
+                gamma=self._rate(n_arms, horizon),
+                share=self._shared(horizon),
+                arms=float(n_arms),
+                scale=float(n_clients) if self.reward_scale == "M" else 1.0,
             ),
-            mark=np.array(
-                [
-                    -1,
-                    0,
-                    _ANYTIME if self.gamma == "anytime" else _FIXED,
-                    _ANYTIME if self.share == "anytime" else _FIXED,
-                    _SKIP if self.aa_update == "skip" else _PROPENSITY,
-                ],
-                np.int64,
+            mark=record(
+                drawn=-1,
+                played=0,
+                gamma_rule=_ANYTIME if self.gamma == "anytime" else _FIXED,
+                share_rule=_ANYTIME if self.share == "anytime" else _FIXED,
+                aa_rule=_SKIP if self.aa_update == "skip" else _PROPENSITY,
             ),
             chance=np.ones(1),
             chosen=np.zeros(n_clients, np.int64),

@@ -13,7 +13,7 @@ from freshband.schedulers.base import Matchings, Presets, register
 from freshband.schedulers.counts import Counts, start_counts
 from freshband.schedulers.index import evaluate, key_code, plays_largest_index
 
-__all__ = ["Thompson", "ThompsonState", "start_index"]
+__all__ = ["Thompson", "ThompsonState"]
 
 
 @plays_largest_index
@@ -23,22 +23,6 @@ class ThompsonState(NamedTuple):
     counts: Counts
     values: NDArray[np.float64]  # (N,) the draws
     key: NDArray[np.int64]  # (1,) see `freshband.schedulers.index.KEYS`
-
-
-def start_index(
-    n_clients: int,
-    n_channels: int,
-    *,
-    channel_key: str,
-    window: int | None = None,
-    discount: float | None = None,
-) -> ThompsonState:
-    """Allocate an index state; restarting schedulers hold one."""
-    return ThompsonState(
-        counts=start_counts(n_clients, n_channels, window, discount),
-        values=np.zeros(n_channels),
-        key=key_code(channel_key),
-    )
 
 
 @evaluate.register(ThompsonState)
@@ -95,10 +79,8 @@ class Thompson(Parameters):
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
     ) -> ThompsonState:
         """Allocate the state."""
-        return start_index(
-            n_clients,
-            n_channels,
-            channel_key=self.channel_key,
-            window=self.mean_window,
-            discount=self.discount,
+        return ThompsonState(
+            counts=start_counts(n_clients, n_channels, self.mean_window, self.discount),
+            values=np.zeros(n_channels),
+            key=key_code(self.channel_key),
         )

@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 from freshband._jit import entry_point, kernel, lend
 from freshband.rounds import observe_round, plan_round
 from freshband.schedulers.base import reveal
+from freshband.states import record
 
 __all__ = ["Tally", "open_tally", "run_block"]
 
-_NEXT, _ALARMS, _OLDEST, _AGE = range(4)  # positions in Tally.mark
 _REMEMBERED = 100_000  # alarms a tally remembers, the first ones
 
 
 class Tally(NamedTuple):
     """What is measured, for M clients, P checkpoints and L logged rounds."""
 
-    mark: NDArray[np.int64]  # (4,) next checkpoint, alarms, oldest age seen, sum of all ages
+    mark: NDArray[np.void]  # next checkpoint, alarms, oldest age seen, sum of all ages
     variance: NDArray[np.float64]  # (1,) sum over rounds of M V_t, so that rounds need no division
     delivered: NDArray[np.int64]  # (M,) successes of each client
     checkpoint: NDArray[np.int64]  # (P,) rounds at which curves are read, increasing
@@ -36,7 +36,7 @@ def open_tally(n_clients: int, checkpoints: NDArray[np.int64], logged: int = 0) 
     """Return an empty tally; the last checkpoint must be the last round."""
     points = len(checkpoints)
     return Tally(
-        mark=np.zeros(4, np.int64),
+        mark=record(next=0, alarms=0, oldest=0, age=0),
         variance=np.zeros(1),
         delivered=np.zeros(n_clients, np.int64),
         checkpoint=checkpoints,
@@ -54,29 +54,29 @@ def _measure(tally: Any, desk: Any, t: int, alarm: int) -> None:
     n_clients = len(desk.ages)
     total = 0
     squares = 0
-    oldest = tally.mark[_OLDEST]
+    oldest = tally.mark[0]["oldest"]
     for j in range(n_clients):
         age = desk.ages[j]
         total += age
         squares += age * age
         oldest = max(oldest, age)
         tally.delivered[j] += desk.outcome[j]
-    tally.mark[_OLDEST] = oldest
-    tally.mark[_AGE] += total
+    tally.mark[0]["oldest"] = oldest
+    tally.mark[0]["age"] += total
     tally.variance[0] += n_clients * squares - total * total
     if alarm >= 0:
-        raised = tally.mark[_ALARMS]
+        raised = tally.mark[0]["alarms"]
         if raised < len(tally.alarm):
             tally.alarm[raised, 0] = t
             tally.alarm[raised, 1] = alarm
-        tally.mark[_ALARMS] = raised + 1
-    point = tally.mark[_NEXT]
+        tally.mark[0]["alarms"] = raised + 1
+    point = tally.mark[0]["next"]
     if t == tally.checkpoint[point]:
-        tally.age_curve[point] = tally.mark[_AGE]
+        tally.age_curve[point] = tally.mark[0]["age"]
         tally.variance_curve[point] = tally.variance[0]
         for j in range(n_clients):
             tally.delivered_curve[point] += tally.delivered[j]
-        tally.mark[_NEXT] = min(point + 1, len(tally.checkpoint) - 1)
+        tally.mark[0]["next"] = min(point + 1, len(tally.checkpoint) - 1)
     if t <= len(tally.assignment_log):
         for j in range(n_clients):
             tally.assignment_log[t - 1, j] = desk.assignment[j]

@@ -316,7 +316,7 @@ def play_run(plan: Plan, run: int, *, yardsticks: bool = True) -> Record:
 
 def _trim(tally: Tally) -> Tally:
     """Return a tally with no more room for alarms than there were: it may have far to travel."""
-    return tally._replace(alarm=tally.alarm[: tally.mark[1]].copy())
+    return tally._replace(alarm=tally.alarm[: tally.mark[0]["alarms"]].copy())
 
 
 def _run_all(plan: Plan, backend: Backend, progress: bool) -> list[Record]:

@@ -67,11 +67,11 @@ def collect(
         "delivered_curve": (curve, over_runs(lambda tally: tally.delivered_curve)),
         "mean_age": (total, age[:, :, -1] / (rounds * clients)),
         "cumulative_variance": (total, over_runs(lambda tally: tally.variance[0]) / clients**2),
-        "max_age": (total, over_runs(lambda tally: tally.mark[2])),
+        "max_age": (total, over_runs(lambda tally: tally.mark[0]["oldest"])),
         "delivered": (total, delivered.sum(axis=-1)),
         "participation": (("policy", "run", "client"), delivered / rounds),
         "jain": (total, jain_index(delivered)),
-        "alarms": (total, over_runs(lambda tally: tally.mark[1])),
+        "alarms": (total, over_runs(lambda tally: tally.mark[0]["alarms"])),
         "seconds": (total, np.array([record.seconds for record in records]).T),
     }
     for name in REGRETS:
@@ -107,7 +107,7 @@ def _detections(names: Sequence[str], records: Sequence[Record]) -> dict[str, ND
         if record.breakpoints is None:
             continue
         for p, tally in enumerate(record.tallies):
-            alarms = tally.alarm[: min(tally.mark[1], len(tally.alarm)), 0]
+            alarms = tally.alarm[: min(tally.mark[0]["alarms"], len(tally.alarm)), 0]
             # an alarm is raised at the end of its round, a change begins before it
             detections = match_alarms(alarms, record.breakpoints)
             for name, field in fields.items():

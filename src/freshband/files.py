@@ -1,0 +1,111 @@
+"""The one place that writes files: each is complete or not there, and stays once it is.
+
+A file is written beside its target under a name of its own, brought to the disk, and put in place
+in one step. So a killed process, a full disk or a power cut leaves the old file or the new one, and
+several threads and processes may write the same file at once: one of them is last.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from freshband.errors import FileError, reason
+from freshband.parameters import file_path
+
+__all__ = ["check_writable", "replacing", "sweep", "write_whole"]
+
+_SCRATCH: Final = ".freshband-"  # then 16 random digits and the name, whose ending names a format
+
+
+def check_writable(path: str | os.PathLike[str]) -> Path:
+    """Return the path if a file can be written there, or raise `FileError` before work begins."""
+    target = file_path("path", path)
+    try:
+        is_folder, folder = target.is_dir(), target.parent
+        while not folder.exists():
+            folder = folder.parent
+    except OSError as error:
+        raise FileError(f"cannot write {target}: {reason(error)}") from None
+    if is_folder:
+        raise FileError(f"cannot write {target}: it is a folder")
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise FileError(f"cannot write {target}: {folder} is not a writable folder")
+    return target
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Lend an empty scratch file that becomes ``path`` in one step, or vanishes if writing fails.
+
+    Folders on the way are made. The scratch file has the same ending, which may name a format. A
+    file that is replaced keeps its mode, and a symbolic link keeps pointing where it did.
+
+    Raises
+    ------
+    FileError
+        If the file cannot be written; what was there before stays.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with replacing(folder / "new" / "notes.txt") as scratch:
+    ...     _ = scratch.write_text("whole")
+    >>> (folder / "new" / "notes.txt").read_text()
+    'whole'
+    """
+    target = check_writable(path)
+    scratch: Path | None = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        place = target.resolve()
+        scratch = _open_scratch(place)
+        yield scratch
+        with suppress(FileNotFoundError):
+            scratch.chmod(stat.S_IMODE(place.stat().st_mode))
+        _sync(scratch)
+        scratch.replace(place)
+        with suppress(OSError):  # not every system can bring a folder to the disk
+            _sync(place.parent)
+    except OSError as error:
+        raise FileError(f"cannot write {target}: {reason(error)}") from None
+    finally:
+        if scratch is not None:
+            with suppress(OSError):
+                scratch.unlink()
+
+
+def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file completely or not at all, and see it on the disk; raises `FileError`."""
+    with replacing(path) as scratch:
+        scratch.write_bytes(data)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed processes left half-written in a folder that nobody else writes to."""
+    for path in folder.glob(f"{_SCRATCH}*"):
+        with suppress(OSError):
+            path.unlink()
+
+
+def _open_scratch(place: Path) -> Path:
+    """Make a scratch file that nobody else has; a link somebody put there is not followed."""
+    most = 255 - len(_SCRATCH) - 17  # file names are limited in bytes
+    ending = os.fsdecode(os.fsencode(place.name)[-most:])
+    scratch = place.with_name(f"{_SCRATCH}{secrets.token_hex(8)}.{ending}")
+    os.close(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+    return scratch
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

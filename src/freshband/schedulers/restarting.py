@@ -1,0 +1,206 @@
+"""Restarts: any index policy that starts over when a detector finds a change.
+
+Between changes it plays the M largest indices; now and then it sweeps through all channels, so
+that a change anywhere is noticed; each acknowledgement goes through the detector, and an alarm
+restarts the learning. `glr-cucb` is made of this; so is any other pair of index and detector:
+
+>>> import numpy as np
+>>> from freshband.detectors.glr import Glr
+>>> from freshband.schedulers.thompson import Thompson
+>>> index = Thompson().start(2, 5, np.random.default_rng(0), None)
+>>> state = restart_on_change(index, Glr(delta=0.01).start(5), alpha=0.05, restart="localised")
+>>> type(state.index).__name__, type(state.detector).__name__
+('ThompsonState', 'GlrState')
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freshband._jit import kernel
+from freshband.detectors.base import forget, forget_all, push, since_change
+from freshband.errors import ParameterError
+from freshband.ranking import take_best
+from freshband.schedulers.base import means, score, select, update
+from freshband.schedulers.counts import absorb, clear, clear_all, keep
+from freshband.schedulers.index import evaluate, is_index, write_key
+from freshband.states import record
+
+__all__ = ["RestartingState", "restart_on_change"]
+
+_RESTARTS = ("global", "local", "localised")
+_GLOBAL, _LOCAL, _LOCALISED = range(3)
+_NEVER = np.iinfo(np.int64).max // 2
+
+
+class RestartingState(NamedTuple):
+    """An index state and a detector state under one clock."""
+
+    index: Any  # state of an index policy
+    detector: Any
+    clock: NDArray[np.void]  # τ; start and period of the sweep, in t - τ; episode from 1
+    alpha: NDArray[np.float64]  # (1,) rate, see `_next_period`
+    schedule: NDArray[np.void]  # whether α grows with the episodes, falls with t - τ
+    option: NDArray[np.void]  # what an alarm resets, and whether sweeps fill up at random
+    deck: NDArray[np.int64]  # (N,) for random fill
+
+
+def restart_on_change(
+    index: Any,
+    detector: Any,
+    *,
+    alpha: float,
+    grows: bool = False,
+    falls: bool = False,
+    restart: Literal["global", "local", "localised"] = "global",
+    random_fill: bool = False,
+) -> RestartingState:
+    """Allocate the state of an index policy that restarts when a detector raises an alarm.
+
+    Parameters
+    ----------
+    index : state
+        Of an index policy, see `freshband.schedulers.index`.
+    detector : state
+        Of a detector that watches the same channels.
+    alpha : float >= 0
+        Share α of forced exploration: a sweep through all N channels every `⌊N/α⌋` rounds.
+    grows : bool, default False
+        Whether α grows with the root of the number of episodes.
+    falls : bool, default False
+        Whether α falls as `sqrt(ln x / x)` with the rounds `x` since the last restart.
+    restart : {"global", "local", "localised"}, default "global"
+        What an alarm resets: all channels, the one that changed, or all but the means of what that
+        one showed since its change (its detector starts afresh all the same).
+    random_fill : bool, default False
+        Whether the other M-1 places of a forced round are drawn at random, or go to the best.
+    """
+    if not is_index(index):
+        raise ParameterError(
+            "index must be the state of an index policy, such as that of cucb, kl-ucb or "
+            f"thompson, got {type(index).__name__}"
+        )
+    return RestartingState(
+        index=index,
+        detector=detector,
+        clock=record(tau=0, sweep=0, period=0, episode=1),
+        alpha=np.array([alpha]),
+        schedule=record(grows=grows, falls=falls),
+        option=record(restart=_RESTARTS.index(restart), random_fill=random_fill),
+        deck=np.arange(len(index.values)),
+    )
+
+
+@kernel
+def _next_period(scheduler: Any, elapsed: int) -> int:
+    """Return the rounds from one sweep's start to the next, ⌊N/α⌋, never less than a sweep."""
+    n_channels = len(scheduler.deck)
+    alpha = scheduler.alpha[0]
+    if scheduler.schedule[0]["grows"] == 1:
+        alpha *= math.sqrt(scheduler.clock[0]["episode"])
+    if scheduler.schedule[0]["falls"] == 1:
+        alpha *= math.sqrt(math.log(elapsed + 1.0) / (elapsed + 1.0))
+    if alpha * _NEVER <= n_channels:  # 0, or so small that N/α leaves int64
+        return _NEVER
+    return max(n_channels, int(n_channels / alpha))
+
+
+@kernel
+def _forced_channel(scheduler: Any, elapsed: int) -> int:
+    """Return the channel this round must try, or -1; every sweep visits all, the last one too."""
+    clock = scheduler.clock[0]
+    position = elapsed - 1 - clock["sweep"]
+    if position >= clock["period"]:
+        clock["sweep"] = elapsed - 1
+        position = 0
+    if position == 0:
+        clock["period"] = _next_period(scheduler, elapsed)
+    return position if position < len(scheduler.deck) else -1
+
+
+@select.register(RestartingState)
+def _select(scheduler: RestartingState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+    elapsed = t - scheduler.clock[0]["tau"]
+    evaluate(scheduler.index, elapsed, rng)
+    forced = _forced_channel(scheduler, elapsed)
+    if forced >= 0 and scheduler.option[0]["random_fill"] == 1:
+        _fill_at_random(scheduler.deck, rng, forced, chosen)
+        return
+    take_best(scheduler.index.values, t, chosen)
+    if forced >= 0:
+        _include(scheduler.index.values, forced, chosen)
+
+
+@kernel
+def _include(values: Any, forced: int, chosen: Any) -> None:
+    """Make room for a forced channel: the chosen one of the lowest index gives way."""
+    worst = 0
+    for j in range(len(chosen)):
+        if chosen[j] == forced:
+            return
+        if values[chosen[j]] <= values[chosen[worst]]:
+            worst = j
+    chosen[worst] = forced
+
+
+@kernel
+def _fill_at_random(deck: Any, rng: Any, forced: int, chosen: Any) -> None:
+    n = len(deck)
+    for position in range(n):
+        if deck[position] == forced:
+            deck[0], deck[position] = deck[position], deck[0]
+            break
+    chosen[0] = forced
+    for j in range(1, len(chosen)):
+        other = j + int(rng.random() * (n - j))
+        deck[j], deck[other] = deck[other], deck[j]
+        chosen[j] = deck[j]
+
+
+@score.register(RestartingState)
+def _score(scheduler: RestartingState, t: int, scores: Any) -> None:
+    write_key(scheduler.index, scores)
+
+
+@means.register(RestartingState)
+def _means(scheduler: RestartingState, out: Any) -> None:
+    for channel in range(len(out)):
+        out[channel] = scheduler.index.counts.mean[channel]
+
+
+@update.register(RestartingState)
+def _update(
+    scheduler: RestartingState, t: int, assignment: Any, outcome: Any, overridden: Any
+) -> int:
+    absorb(scheduler.index.counts, t, assignment, outcome)
+    for j in range(len(assignment)):
+        channel = assignment[j]
+        if channel >= 0 and outcome[j] >= 0 and push(scheduler.detector, channel, outcome[j]):
+            _restart(scheduler, t, channel)
+            return channel  # type: ignore[no-any-return]  # one restart a round (erratum E15f)
+    return -1
+
+
+@kernel
+def _restart(scheduler: Any, t: int, channel: int) -> None:
+    counts = scheduler.index.counts
+    detector = scheduler.detector
+    restart = scheduler.option[0]["restart"]
+    if restart == _LOCAL:  # local: only the channel that changed; the clock runs on
+        clear(counts, channel)
+        forget(detector, channel)
+        return
+    fresh, won = since_change(detector, channel)
+    clear_all(counts)
+    forget_all(detector)
+    if restart == _LOCALISED:  # localised: what the channel showed since its change is still true
+        keep(counts, channel, fresh, won)
+    clock = scheduler.clock[0]
+    clock["tau"] = t
+    clock["sweep"] = 0
+    clock["period"] = 0
+    clock["episode"] += 1
