@@ -7,15 +7,12 @@ training run or a base station alike.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import hashlib
 import io
 import json
 import os
 import threading
 from collections.abc import Mapping, Sequence, Set
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -30,6 +27,7 @@ from freshband.errors import (
     reason,
     shown,
 )
+from freshband.files import check_appendable, write_whole
 from freshband.parameters import file_path, whole_number
 from freshband.policy import Policy, parse_policy
 from freshband.rounds import broken_rule, observe_round, open_desk, plan_round
@@ -144,9 +142,7 @@ class Coordinator:
         self._round = 0  # rounds observed
         self._reserved = 0
         self._planned = False
-        self._log = None if log is None else file_path("log", log)
-        if self._log is not None:
-            _check_writable(self._log)
+        self._log = None if log is None else check_appendable(file_path("log", log))
 
     def __repr__(self) -> str:
         return (
@@ -346,7 +342,7 @@ class Coordinator:
         FileError
             If the file cannot be written; what was there before stays.
         """
-        _write_whole(file_path("path", path), self.to_bytes())
+        write_whole(path, self.to_bytes())
 
     def to_bytes(self) -> bytes:
         """Return what `save` writes."""
@@ -405,8 +401,7 @@ class Coordinator:
             raise FileError(f"cannot read {source}: {reason(error)}") from None
         self = cls.from_bytes(data, str(source))
         if log is not None:
-            self._log = file_path("log", log)
-            _check_writable(self._log)
+            self._log = check_appendable(file_path("log", log))
         return self
 
     @classmethod
@@ -465,29 +460,6 @@ def _checksum(header: str, held: Mapping[str, NDArray[Any]]) -> str:
         digest.update(f"{name} {held[name].dtype.str} {held[name].shape}".encode())
         digest.update(np.ascontiguousarray(held[name]).tobytes())
     return digest.hexdigest()
-
-
-def _check_writable(path: Path) -> None:
-    try:
-        with path.open("a", encoding="utf-8"):
-            pass
-    except OSError as error:
-        raise FileError(f"cannot write {path}: {reason(error)}") from None
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    """Write a file completely or not at all."""
-    scratch = path.parent / f".{path.name}.{os.getpid()}.tmp"
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, "Is a directory")
-        scratch.write_bytes(data)
-        scratch.replace(path)
-    except OSError as error:
-        raise FileError(f"cannot write {path}: {reason(error)}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            scratch.unlink()
 
 
 def _read_whole(data: bytes, path: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

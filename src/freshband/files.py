@@ -18,7 +18,7 @@ from typing import Final
 from freshband.errors import FileError, reason
 from freshband.parameters import file_path
 
-__all__ = ["check_writable", "replacing", "sweep", "write_whole"]
+__all__ = ["check_appendable", "check_writable", "make_folder", "replacing", "sweep", "write_whole"]
 
 _SCRATCH: Final = ".freshband-"  # then 16 random digits and the name, whose ending names a format
 
@@ -26,6 +26,14 @@ _SCRATCH: Final = ".freshband-"  # then 16 random digits and the name, whose end
 def check_writable(path: str | os.PathLike[str]) -> Path:
     """Return the path if a file can be written there, or raise `FileError` before work begins."""
     target = file_path("path", path)
+    folder = _nearest_folder(target)
+    if not os.access(folder, os.W_OK):
+        raise FileError(f"cannot write {target}: {folder} is not a writable folder")
+    return target
+
+
+def _nearest_folder(target: Path) -> Path:
+    """Return the folder a file would be written to, or the nearest one above that exists."""
     try:
         is_folder, folder = target.is_dir(), target.parent
         while not folder.exists():
@@ -34,9 +42,19 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
         raise FileError(f"cannot write {target}: {reason(error)}") from None
     if is_folder:
         raise FileError(f"cannot write {target}: it is a folder")
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
+    if not folder.is_dir():
         raise FileError(f"cannot write {target}: {folder} is not a writable folder")
-    return target
+    return folder
+
+
+def check_appendable(path: str | os.PathLike[str]) -> Path:
+    """Return the path if lines can be appended to a file there, which is made; or `FileError`."""
+    target = file_path("path", path)
+    try:
+        with target.open("a", encoding="utf-8"):
+            return target
+    except OSError as error:
+        raise FileError(f"cannot write {target}: {reason(error)}") from None
 
 
 @contextmanager
@@ -60,7 +78,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     >>> (folder / "new" / "notes.txt").read_text()
     'whole'
     """
-    target = check_writable(path)
+    target = file_path("path", path)
+    _nearest_folder(target)
     scratch: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -87,11 +106,24 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
         scratch.write_bytes(data)
 
 
-def sweep(folder: Path) -> None:
-    """Remove what killed processes left half-written in a folder that nobody else writes to."""
-    for path in folder.glob(f"{_SCRATCH}*"):
-        with suppress(OSError):
-            path.unlink()
+def make_folder(folder: Path) -> None:
+    """Make a folder and see that files can be written into it, or raise `FileError`."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _open_scratch(folder / "trial").unlink()
+    except OSError as error:
+        raise FileError(f"cannot write into {folder}: {reason(error)}") from None
+
+
+def sweep(folder: Path, *older: str) -> None:
+    """Remove what killed processes left half-written in a folder that nobody else writes to.
+
+    ``older`` are patterns of names that the first version gave such files.
+    """
+    for pattern in (f"{_SCRATCH}*", *older):
+        for path in folder.glob(pattern):
+            with suppress(OSError):
+                path.unlink()
 
 
 def _open_scratch(place: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: NetCDF under a seal, and how one file replaces another.
+"""NetCDF files under a seal.
 
 A seal is a digest of everything before it, at the end of the file: readers of HDF5 stop before it,
 and damage is found before HDF5 trips over it.
@@ -11,18 +11,17 @@ import io
 import json
 import os
 import platform
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
 from importlib.metadata import version
-from pathlib import Path
 
 import h5py
 import xarray as xr
 
 from freshband.errors import FileError, reason, shown
+from freshband.files import replacing
 from freshband.parameters import file_path
 
-__all__ = ["check_writable", "load_sealed", "replacing", "save_sealed", "versions_of"]
+__all__ = ["load_sealed", "save_sealed", "versions_of"]
 
 _SEAL = b"\nfreshband sha256 "  # at the end of a file, followed by the digest of all before it
 _WORTH_PACKING = 512  # values from which compression pays
@@ -32,41 +31,6 @@ def versions_of(libraries: Iterable[str]) -> str:
     """Return Python's version and those of installed libraries, as JSON."""
     held = {name: version(name) for name in libraries}
     return json.dumps({"python": platform.python_version(), **held})
-
-
-def check_writable(path: str | os.PathLike[str]) -> Path:
-    """Return the path if a file can be written there, or raise `FileError` before work begins."""
-    target = file_path("path", path)
-    try:
-        is_folder, folder = target.is_dir(), target.parent
-        while not folder.exists():
-            folder = folder.parent
-    except OSError as error:
-        raise FileError(f"cannot write {target}: {reason(error)}") from None
-    if is_folder:
-        raise FileError(f"cannot write {target}: it is a folder")
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise FileError(f"cannot write {target}: {folder} is not a writable folder")
-    return target
-
-
-@contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Lend a scratch path that becomes ``path`` in one step, or vanishes if writing fails.
-
-    Folders on the way are made. The scratch file has the same ending, which may name a format.
-    """
-    target = check_writable(path)
-    scratch = target.with_name(f".{os.getpid()}.{target.name}")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        yield scratch
-        scratch.replace(target)
-    except OSError as error:
-        raise FileError(f"cannot write {target}: {reason(error)}") from None
-    finally:
-        with suppress(OSError):
-            scratch.unlink()
 
 
 def save_sealed(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:

@@ -124,7 +124,7 @@ def compare(
     need_extra()
     from freshband.federated.comparison import compare as train_all
     from freshband.federated.comparison import save_comparison, summarise_comparison
-    from freshband.sealed import check_writable
+    from freshband.files import check_writable
 
     if out is not None:
         check_writable(out)

@@ -135,7 +135,7 @@ def simulate(
     from freshband import save_result, summarise
     from freshband import simulate as run_simulation
     from freshband.channels.base import build
-    from freshband.sealed import check_writable
+    from freshband.files import check_writable
 
     if out is not None:
         check_writable(out)

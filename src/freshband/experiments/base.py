@@ -21,7 +21,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from freshband.errors import FileError, UnknownNameError, nearest, shown
-from freshband.sealed import check_writable, replacing
+from freshband.files import check_writable, replacing
 
 __all__ = [
     "EXPERIMENTS",

@@ -20,7 +20,7 @@ import numpy as np
 from freshband.experiments import training
 from freshband.experiments.base import Machine
 from freshband.federated.comparison import compare
-from freshband.sealed import check_writable, replacing
+from freshband.files import check_writable, replacing
 
 __all__ = ["FILE", "GRID", "best_of", "read_trials", "try_all"]
 

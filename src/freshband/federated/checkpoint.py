@@ -23,8 +23,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,14 +32,14 @@ import safetensors.torch
 import torch
 
 from freshband.errors import FileError, ParameterError, reason
+from freshband.files import sweep, write_whole
 from freshband.parameters import file_path, whole_number
 
-__all__ = ["Checkpoint", "has_checkpoint", "load_checkpoint", "save_checkpoint", "write_whole"]
+__all__ = ["Checkpoint", "has_checkpoint", "load_checkpoint", "save_checkpoint"]
 
 _FORMAT: Final = "freshband checkpoint 1"
 _FACTS: Final = re.compile(r"round-(\d{8,})\.json")
 _TENSORS: Final = re.compile(r"round-(\d{8,})-[0-9a-f]{12}\.safetensors")
-_SCRATCH: Final = re.compile(r"\.round-\d{8,}\S*\.tmp")
 _HEAD, _MIDDLE, _TAIL = b'{"sha256": "', b'", "checkpoint": ', b"}\n"
 
 
@@ -120,17 +120,15 @@ def save_checkpoint(
     }
     sealed = _seal(body)
     path = home / f"{name}.json"
-    with _writing(path):
-        home.mkdir(parents=True, exist_ok=True)
-        _sweep(home)
-        is_new = not held.exists()
-        write_whole(held, data)
-        try:
-            write_whole(path, sealed)
-        except OSError:
-            if is_new:  # else a checkpoint that is whole has these very tensors
-                held.unlink(missing_ok=True)
-            raise
+    sweep(home, ".round-*.tmp")
+    is_new = not held.exists()
+    write_whole(held, data)
+    try:
+        write_whole(path, sealed)
+    except FileError:
+        if is_new:  # else a checkpoint that is whole has these very tensors
+            held.unlink(missing_ok=True)
+        raise
     _retire(home, round, held.name, keep)
     return path
 
@@ -160,39 +158,6 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
 def has_checkpoint(folder: str | os.PathLike[str]) -> bool:
     """Whether there is a checkpoint, be it damaged."""
     return any(path.suffix == ".json" for _, path in _candidates(file_path("folder", folder)))
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file completely or not at all, and see it on the disk; raises `OSError`."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with scratch.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(path)
-        _sync_folder(path.parent)
-    finally:
-        with suppress(OSError):
-            scratch.unlink()
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise FileError(f"cannot write {path}: {reason(error)}") from None
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make renames in a folder last, where the system can."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _pack(tensors: Mapping[str, torch.Tensor]) -> bytes:
@@ -271,13 +236,6 @@ def _listed(home: Path) -> list[Path]:
         return []
     except OSError as error:
         raise FileError(f"cannot read {home}: {reason(error)}") from None
-
-
-def _sweep(home: Path) -> None:
-    """Remove what killed processes left half-written."""
-    for path in _listed(home):
-        if _SCRATCH.fullmatch(path.name):
-            path.unlink(missing_ok=True)
 
 
 def _retire(home: Path, round: int, tensors: str, keep: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import shutil
 import tarfile
 import zlib
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from rich.progress import (
 )
 
 from freshband.errors import FileError
+from freshband.files import replacing
 
 __all__ = ["Archive", "cache_folder", "fetch"]
 
@@ -130,14 +132,8 @@ def _unpack(packed: Path, archive: Archive, folder: Path) -> None:
             source = tar.extractfile(member) if member.isfile() else None
             if name not in archive.sizes or source is None:
                 continue
-            scratch = folder / f".{os.getpid()}.{name}"
-            try:
-                with source, scratch.open("wb") as target:
-                    while chunk := source.read(1 << 20):
-                        target.write(chunk)
-                scratch.replace(folder / name)
-            finally:
-                scratch.unlink(missing_ok=True)
+            with replacing(folder / name) as scratch, source, scratch.open("wb") as target:
+                shutil.copyfileobj(source, target)
     for name, size in archive.sizes.items():
         if not _has_size(folder / name, size):
             raise FileError(f"{packed}: should hold {archive.folder}/{name} of {size:,} bytes")

@@ -21,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,6 +55,7 @@ from freshband.federated.terms import (
     versions,
     write_terms,
 )
+from freshband.files import make_folder, sweep
 from freshband.parameters import file_path, whole_number
 
 try:
@@ -153,7 +154,7 @@ class Run:
             return
         self.stopped = False
         with _claimed(self.out):
-            _sweep(self.out)
+            sweep(self.out, ".*.result.nc", ".run.json.*.tmp", ".*.trial")
             try:
                 yield from self._play()
             except GeneratorExit:
@@ -270,7 +271,7 @@ def start_run(
         objects={name: fingerprint(value) for name, value in own.items()},
         versions=versions(),
     )
-    _make_folder(home)  # before anything is loaded
+    make_folder(home)  # before anything is loaded
     _refuse_run(home)
     run = Run(home, terms, Federation(settings, **own))
     try:
@@ -394,16 +395,6 @@ def _how_to_resume(home: Path) -> str:
     return f"freshband train --resume {home}"
 
 
-def _make_folder(home: Path) -> None:
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        trial = home / f".{os.getpid()}.trial"
-        trial.touch()
-        trial.unlink()
-    except OSError as error:
-        raise FileError(f"cannot write into {home}: {reason(error)}") from None
-
-
 def _refuse_run(home: Path) -> None:
     if terms_path(home).exists():
         raise FileError(
@@ -417,14 +408,6 @@ def _refuse_run(home: Path) -> None:
         )
     if (home / "result.nc").exists():
         raise FileError(f"{home} already holds a result.nc: give another folder")
-
-
-def _sweep(home: Path) -> None:
-    """Remove what killed processes left half-written."""
-    for pattern in (".*.result.nc", ".run.json.*.tmp", ".*.trial"):
-        for path in home.glob(pattern):
-            with suppress(OSError):
-                path.unlink()
 
 
 @contextmanager

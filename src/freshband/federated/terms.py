@@ -13,11 +13,11 @@ from pydantic import BaseModel
 from torch import nn
 
 from freshband.errors import FileError, ParameterError, reason
-from freshband.federated.checkpoint import write_whole
 from freshband.federated.data import Dataset
 from freshband.federated.partition import Partition
 from freshband.federated.result import LIBRARIES
 from freshband.federated.settings import Training
+from freshband.files import write_whole
 from freshband.parameters import whole_number
 from freshband.sealed import versions_of
 
@@ -73,11 +73,7 @@ def write_terms(home: Path, terms: Terms) -> None:
         "objects": terms.objects,
         "versions": terms.versions,
     }
-    path = terms_path(home)
-    try:
-        write_whole(path, (json.dumps(body, indent=2) + "\n").encode())
-    except OSError as error:
-        raise FileError(f"cannot write {path}: {reason(error)}") from None
+    write_whole(terms_path(home), (json.dumps(body, indent=2) + "\n").encode())
 
 
 def read_terms(home: Path) -> Terms:

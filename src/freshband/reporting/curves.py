@@ -11,7 +11,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from freshband.errors import ParameterError, shown
-from freshband.sealed import check_writable, replacing
+from freshband.files import check_writable, replacing
 from freshband.simulation.result import read_config
 
 __all__ = ["COLOURS", "DASHES", "check_figure", "check_measure", "draw_curves", "save_figure"]

@@ -24,11 +24,12 @@ import xarray as xr
 
 from freshband import __version__
 from freshband.errors import FileError, FreshbandError, ParameterError, reason
+from freshband.files import check_writable, replacing
 from freshband.parameters import file_path
 from freshband.reporting.page.charts import Chart, Entry
 from freshband.reporting.page.markup import Html, join, tag
 from freshband.reporting.page.parts import Part
-from freshband.sealed import check_writable, load_sealed, replacing
+from freshband.sealed import load_sealed
 
 __all__ = ["Written", "write_report"]
 
