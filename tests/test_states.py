@@ -56,6 +56,30 @@ def test_rebuild_puts_saved_arrays_back_and_keeps_tables() -> None:
 
 
 @pytest.mark.parametrize(
+    "array",
+    [
+        np.array(7),
+        np.array(0.5, np.float16),
+        np.array(True),
+        np.zeros((0, 3)),
+        np.array([True, False]),
+        np.array([1, 2], np.uint8),
+        np.arange(6.0).reshape(2, 3).T,
+        np.array([(1, 2.0)], [("n", np.int64), ("sum", np.float64)]),
+    ],
+    ids=lambda array: f"{array.dtype}-{array.shape}",
+)
+def test_rebuild_keeps_shape_and_type(array: NDArray[Any]) -> None:
+    class Single(NamedTuple):
+        held: NDArray[Any]
+
+    again = rebuild(Single(np.zeros_like(array)), {"held": array}).held
+    assert (again.shape, again.dtype) == (array.shape, array.dtype)
+    assert again.flags.c_contiguous
+    np.testing.assert_array_equal(again, array)
+
+
+@pytest.mark.parametrize(
     "damage",
     [
         lambda saved: saved.pop("left.values"),

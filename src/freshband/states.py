@@ -125,7 +125,7 @@ def rebuild(state: State, saved: Mapping[str, np.ndarray], prefix: str = "") -> 
             array = _as_records(saved.get(prefix + name), part)
             if array is None or array.dtype != part.dtype or not _holds(array, part):
                 raise FileError(f"saved state does not fit this problem at {prefix + name!r}")
-            fields[name] = np.ascontiguousarray(array)
+            fields[name] = np.asarray(array, order="C")
     return cast(State, state._replace(**fields))  # type: ignore[attr-defined]
 
 

@@ -69,6 +69,30 @@ def test_the_module_holds_the_servers_weights() -> None:
     assert all(values.any() for values in module.parameters())  # a copy
 
 
+class Mixed(nn.Module):
+    """Half a scalar, and the rest in single precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(1.5, dtype=torch.float16))
+        self.dense = nn.Linear(16, 3)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.dense(images.flatten(1).to(self.dense.weight.dtype))
+        return scores * self.scale
+
+
+@every_path
+def test_no_parameter_is_rounded_to_the_type_of_another(path: Any) -> None:
+    module = Mixed()
+    settings = tiny(model=None, model_options={}, path=path, precision="float32")
+    with Federation(settings, model=module) as run:
+        for name, values in run.module().named_parameters():
+            assert values.dtype == module.get_parameter(name).dtype
+            assert torch.equal(values, module.get_parameter(name)), name
+        run.step()
+
+
 class Forgetful(nn.Module):
     """Draws random numbers where no layer shows it."""
 

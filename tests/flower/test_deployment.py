@@ -23,7 +23,7 @@ pytest.importorskip("torch")
 from freshband.federated import Federation, Training
 from freshband.federated.checkpoint import has_checkpoint, load_checkpoint
 from freshband.federated.result import load_training
-from freshband.flower.deployment import Deployment, _marked
+from freshband.flower.deployment import Deployment, DeploymentError, _marked
 from freshband.flower.scaffold import write_app
 
 pytestmark = [
@@ -318,6 +318,33 @@ def test_ctrl_c_ends_everything(tmp_path):
         assert up.process.wait(timeout=LIMIT) in (130, -signal.SIGINT), up.printed()
         assert "interrupted" in up.printed()
         assert up.started() == []
+
+
+def test_paths_may_be_relative(tmp_path):
+    """App, kept files and results are found from where the command is given."""
+    home = tmp_path / "some where"
+    home.mkdir()
+    write_app(home / "my digits", clients=1, rounds=4)
+    settings = ["rounds=1", "channels=stationary", "model=mlp", 'out=it\'s "new" ☺']
+    change(home / "my digits" / "pyproject.toml", ('out = ""\n', 'out = ""\nmodel = "mlp"\n'))
+    more = [part for setting in settings for part in ("--set", setting)]
+    command = [sys.executable, "-m", "freshband", "flower", "up", "my digits", "--keep", "to keep"]
+    done = subprocess.run(
+        [*command, *more], cwd=home, capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert load_training(home / 'it\'s "new" ☺' / "result.nc").sizes["round"] == 1
+    assert (home / "to keep" / "keys" / "client-0.pub").exists()
+    assert "SuperNode ID" in (home / "to keep" / "client-0.log").read_text()
+
+
+def test_the_reason_why_a_key_is_not_registered_is_told(tmp_path):
+    app = make_app(tmp_path, tmp_path / "signs")
+    with Deployment(app, 1) as federation:
+        nonsense = federation.folder / "nonsense.pub"
+        nonsense.write_text("no key at all")
+        with pytest.raises(DeploymentError, match=r"key of nonsense was not registered: .*[Kk]ey"):
+            federation.register([nonsense])
 
 
 LOSSY = {

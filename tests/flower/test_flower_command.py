@@ -2,11 +2,13 @@
 
 import ast
 import re
+import shlex
 import stat
 import subprocess
 import sys
 import tomllib
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +23,8 @@ from freshband.cli.app import app
 from freshband.errors import FileError, FreshbandError, ParameterError
 from freshband.flower import channel_mod, read_training
 from freshband.flower.certificates import make_certificates, make_node_key
-from freshband.flower.deployment import Deployment, read_app
+from freshband.flower.deployment import Deployment
+from freshband.flower.scaffold import read_app
 from freshband.flower.uplinks import DeadlineUplink, SimulatedUplink, Uplink
 
 
@@ -45,6 +48,28 @@ def test_new_writes_an_app_that_flower_takes(tmp_path):
     from flwr.cli.config_utils import load_and_validate
 
     load_and_validate(folder / "pyproject.toml")
+
+
+@pytest.mark.parametrize(
+    "name", ["my digits", "a.b", "it's", 'q"r', "-a-", "a name of more than thirty-two characters"]
+)
+def test_new_finds_a_name_that_flower_takes(name, tmp_path):
+    from flwr.cli.config_utils import load_and_validate
+
+    folder = tmp_path / name
+    done = run("new", folder)
+    assert done.exit_code == 0, done.exception
+    assert f"freshband flower up {shlex.quote(str(folder))}" in done.output
+    load_and_validate(folder / "pyproject.toml")
+    for path in folder.glob("*/*.py"):
+        ast.parse(path.read_text())
+
+
+@pytest.mark.parametrize("name", ["class", "1st", "..."])
+def test_new_wants_a_name_that_can_be_imported(name, tmp_path):
+    done = run("new", tmp_path / name)
+    assert f"a name a module can have, got {name!r}" in str(done.exception)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_new_overwrites_nothing(tmp_path):
@@ -77,6 +102,74 @@ def test_up_takes_the_number_of_clients_from_the_app(tmp_path):
     project = app / "pyproject.toml"
     project.write_text(project.read_text().replace("clients = 3", "clients = -3"))
     assert "got -3" in str(run("up", app).exception)
+
+
+def test_up_asks_for_clients_where_the_app_has_none(tmp_path):
+    """Any app of Flower's can be run: what is missing is the number of SuperNodes."""
+    app = tmp_path / "digits"
+    run("new", app)
+    project = app / "pyproject.toml"
+    project.write_text(project.read_text().replace("clients = 4\n", ""))
+    done = run("up", app)
+    assert isinstance(done.exception, ParameterError)
+    assert str(done.exception) == (
+        f"the number of clients must be given: add --clients, or clients = 4 under "
+        f"[tool.flwr.app.config] in {project}"
+    )
+    assert "starting" not in done.output
+
+
+def test_up_wants_one_number_of_clients(tmp_path):
+    """The app would wait for clients that nobody starts."""
+    app = tmp_path / "digits"
+    run("new", app)
+    done = run("up", app, "--clients", "2", "--set", "clients=3")
+    assert "--clients 2 and --set clients=3 must be the same number" in str(done.exception)
+    assert "starting" not in done.output
+
+
+@pytest.mark.parametrize("value", ["null", "[1, 2]", '{"a": 1}', "NaN"])
+def test_up_takes_the_values_that_flower_takes(value, tmp_path):
+    app = tmp_path / "digits"
+    run("new", app)
+    done = run("up", app, "--set", f"matching={value}")
+    assert "--set matching must be text, a finite number, true or false" in str(done.exception)
+    assert "starting" not in done.output
+
+
+def test_paths_of_a_deployment_are_absolute(tmp_path, monkeypatch):
+    """Its processes and the files they read name them, wherever they were given from."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    run("new", "my digits")
+    assert run("new", "~/more").exit_code == 0
+    paths = (("my digits", "kept"), ("./my digits/../more", "~/kept"), ("~/more", "./kept"))
+    for given, keep in paths:
+        federation = Deployment(Path(given), 1, Path(keep))
+        assert federation.app == tmp_path / Path(given).name
+        assert federation.folder == tmp_path / "kept"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["more", "my digits"]
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path):
+    """It may hold the keys of another federation."""
+    app, keep = tmp_path / "digits", tmp_path / "mine"
+    run("new", app)
+    (keep / "keys").mkdir(parents=True)
+    (keep / "keys" / "client-0").write_text("mine")
+    done = run("up", app, "--keep", keep)
+    assert isinstance(done.exception, FileError)
+    assert "give an empty folder, or one that freshband flower up wrote" in str(done.exception)
+    assert [str(path.relative_to(keep)) for path in keep.rglob("*")] == ["keys", "keys/client-0"]
+    assert (keep / "keys" / "client-0").read_text() == "mine"
+
+
+def test_a_folder_of_an_earlier_deployment_is_used_again(tmp_path):
+    app, keep = tmp_path / "digits", tmp_path / "kept"
+    run("new", app)
+    (keep / "flwr").mkdir(parents=True)
+    (keep / "flwr" / "config.toml").write_text("")
+    assert Deployment(app, 1, keep).folder == keep
 
 
 def test_up_knows_the_settings_of_the_app(tmp_path):

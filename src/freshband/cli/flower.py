@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import shlex
 import signal
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import Annotated
 import typer
 
 from freshband.cli.settings import read_number, read_setting
-from freshband.errors import FreshbandError, ParameterError, nearest
+from freshband.errors import FreshbandError, ParameterError, nearest, shown
 
 __all__ = ["app"]
 
@@ -62,7 +63,7 @@ def new(
     from freshband.parameters import whole_number
 
     written = write_app(
-        folder,
+        folder.expanduser(),
         clients=whole_number("clients", clients, at_least=1),
         rounds=whole_number("rounds", rounds, at_least=3),
     )
@@ -82,7 +83,7 @@ def up(
         typer.Option(
             parser=read_number,
             metavar="<int>",
-            show_default="the app's setting",
+            show_default="the setting clients of the app",
             help="Number of clients M, a SuperNode each.",
         ),
     ] = None,
@@ -97,7 +98,9 @@ def up(
     keep: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Keep keys, certificates and the logs of all processes there."
+            metavar="DIR",
+            help="Keep keys, certificates and the logs of all processes there: a folder that is "
+            "new, empty, or of an earlier run.",
         ),
     ] = None,
 ) -> None:
@@ -114,16 +117,27 @@ def up(
       freshband flower up digits --set rounds=3 --set uplink=deadline
     """
     _need_extra()
-    from freshband.flower.deployment import Deployment, read_app
+    from freshband.flower.deployment import Deployment
+    from freshband.flower.scaffold import read_app
 
     given = dict(_read(text) for text in settings or [])
-    known = read_app(folder)
+    known = read_app(folder.expanduser())
+    project = folder / "pyproject.toml"
     for key in sorted(given.keys() - known.keys()):
         raise ParameterError(
             f"unknown setting {key!r} of the app, {nearest(key, known)} (others can be added to "
-            f"{folder / 'pyproject.toml'})"
+            f"{project})"
         )
-    wanted = (known | given).get("clients", 0) if clients is None else clients
+    wanted = (known | given).get("clients") if clients is None else clients
+    if wanted is None:
+        raise ParameterError(
+            "the number of clients must be given: add --clients, or clients = 4 under "
+            f"[tool.flwr.app.config] in {project}"
+        )
+    if given.get("clients", wanted) != wanted:
+        raise ParameterError(
+            f"--clients {wanted} and --set clients={given['clients']} must be the same number"
+        )
     federation = Deployment(folder, wanted, keep)
     typer.echo(f"starting a SuperLink and {wanted} SuperNodes ...", err=True)
     with _ending_softly(), federation:
@@ -135,7 +149,12 @@ def up(
 
 def _read(text: str) -> tuple[str, object]:
     before, key, value = read_setting(text, "KEY=VALUE")
-    return f"{before}.{key}" if before else key, value
+    name = f"{before}.{key}" if before else key
+    if not isinstance(value, str) and not (isinstance(value, int | float) and math.isfinite(value)):
+        raise ParameterError(
+            f"--set {name} must be text, a finite number, true or false, got {shown(value)}"
+        )
+    return name, value
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from freshband.errors import ParameterError
 from freshband.federated.algorithms import Arrivals, build_algorithm, served_model
 from freshband.federated.settings import Training
-from freshband.flower.wire import Arrays, Update, to_arrays, to_record
+from freshband.flower.wire import Arrays, Update, to_arrays, to_record, widened
 
 __all__ = ["Aggregation", "Arrival", "PaperAggregation", "StrategyAggregation", "to_row"]
 
@@ -167,7 +167,8 @@ class PaperAggregation:
 
     def restore(self, memory: Arrays) -> None:
         """Take back what `memory` returned."""
-        self._memory = {n: torch.from_numpy(a.copy()) for n, a in memory.items()} or None
+        held = {name: torch.from_numpy(widened(a).copy()) for name, a in memory.items()}
+        self._memory = held or None
 
 
 class StrategyAggregation:
@@ -190,8 +191,8 @@ class StrategyAggregation:
 
     Notes
     -----
-    What the strategy keeps in attributes that are arrays, dicts of arrays or numbers (momentum,
-    second moments, counters) is saved in checkpoints.
+    What the strategy keeps in attributes that are arrays, numbers, or dicts, lists or ArrayRecords
+    of arrays (momentum, second moments, counters) is saved in checkpoints.
     """
 
     def __init__(
@@ -261,72 +262,108 @@ class StrategyAggregation:
         """Return the arrays and numbers the strategy holds."""
         found: Arrays = {}
         for name, value in vars(self.strategy).items():
-            if isinstance(value, np.ndarray):
-                found[name] = value
-            elif isinstance(value, float | int) and not isinstance(value, bool):
+            if isinstance(value, dict):
+                arrays = {key: part for key, part in value.items() if _is_array(part)}
+                found |= {f"{name}/{key}": np.asarray(part) for key, part in arrays.items()}
+            elif isinstance(value, list) and all(map(_is_array, value)):
+                found |= {f"{name}{_LIST}/{at:08d}": np.asarray(a) for at, a in enumerate(value)}
+            elif isinstance(value, ArrayRecord):
+                items = enumerate(to_arrays(value).items())
+                found |= {f"{name}{_RECORD}/{at:08d}/{key}": a for at, (key, a) in items}
+            elif _is_array(value) or type(value) in (float, int):
                 found[name] = np.asarray(value)
-            elif isinstance(value, dict):
-                found |= {
-                    f"{name}/{key}": part
-                    for key, part in value.items()
-                    if isinstance(part, np.ndarray)
-                }
         return found
 
     def restore(self, memory: Arrays) -> None:
         """Give the strategy back what it held."""
-        for name, value in memory.items():
-            owner, inside, key = name.partition("/")
-            if inside:
-                held = getattr(self.strategy, owner, None)
-                setattr(self.strategy, owner, {**(held or {}), key: value})
+        inside: dict[str, Arrays] = {}
+        for name, value in sorted(memory.items()):  # files keep names, not their order
+            owner, slash, key = name.partition("/")
+            if slash:
+                inside.setdefault(owner, {})[key] = value
             else:
-                setattr(self.strategy, owner, value if value.ndim else value.item())
+                present = getattr(self.strategy, owner, None)
+                is_number = value.ndim == 0 and not isinstance(present, np.ndarray)
+                setattr(self.strategy, owner, value.item() if is_number else value)
+        for owner, parts in inside.items():
+            name = owner.removesuffix(_LIST).removesuffix(_RECORD)
+            held: object
+            if owner.endswith(_LIST):
+                held = list(parts.values())
+            elif owner.endswith(_RECORD):
+                held = to_record({key.partition("/")[2]: array for key, array in parts.items()})
+            else:
+                held = {**(getattr(self.strategy, name, None) or {}), **parts}
+            setattr(self.strategy, name, held)
 
 
 _LEAST = ("min_available_nodes", "min_train_nodes")
+_LIST, _RECORD = "[]", "{}"  # what an attribute was, after its name; nothing for a dict
+
+
+def _is_array(value: object) -> bool:
+    """Whether this is an array of numbers, or the scalar numpy computes from 0-d arrays."""
+    return isinstance(value, np.ndarray | np.number) and value.dtype.kind in "biufc"
 
 
 def moved(arrival: Arrival, model: Arrays) -> Arrays:
     """Return the client's model as if it had begun from the present one.
 
-    Arrays that are not floating point, such as counters, are taken as they are.
+    Integers move as weights do: taken as it is, the counter of a stale client would turn that of
+    the server back. Truth values are taken as they are. Half precision becomes single precision,
+    because a strategy computes in the type it is given.
     """
+    trained = {name: widened(arrival.update.arrays[name]) for name in model}
     if arrival.staleness == 0:
-        return arrival.update.arrays
+        return trained
     return {
-        name: present + (arrival.update.arrays[name] - arrival.start[name])
-        if present.dtype.kind == "f"
-        else arrival.update.arrays[name]
+        name: trained[name]
+        if present.dtype.kind == "b"
+        else np.asarray(widened(present) + (trained[name] - widened(arrival.start[name])))
         for name, present in model.items()
     }
 
 
 def to_row(arrays: Mapping[str, NDArray[Any]]) -> torch.Tensor:
-    """Return all numbers of a model in one row."""
+    """Return all numbers of a model in one row, half precision as single precision."""
     kinds = {array.dtype for array in arrays.values()}
     if len(kinds) != 1 or next(iter(kinds)).kind != "f":
         raise ParameterError(
             "the model must be of one floating-point type for freshband's algorithms and "
             f"contributions, got {sorted(map(str, kinds))}; a StrategyAggregation takes any"
         )
-    return torch.from_numpy(np.concatenate([array.ravel() for array in arrays.values()]))
+    return torch.from_numpy(np.concatenate([widened(array).ravel() for array in arrays.values()]))
 
 
 def _from_row(row: torch.Tensor, like: Arrays) -> Arrays:
     sizes = [array.size for array in like.values()]
     parts: Iterable[NDArray[Any]] = np.split(row.numpy(), np.cumsum(sizes)[:-1])
     return {
-        name: part.reshape(array.shape)
+        name: part.reshape(array.shape).astype(array.dtype, copy=False)
         for (name, array), part in zip(like.items(), parts, strict=True)
     }
 
 
 def _like(arrays: Arrays, model: Arrays) -> Arrays:
-    """Return what a strategy made with the names, order and types of the model."""
+    """Return what a strategy made, in the order and the types of the model.
+
+    A mean of integers is rounded to the nearest one, and truth values are decided by majority.
+    """
     if set(arrays) != set(model):
         raise ParameterError("the strategy must return the arrays of the model")
-    return {name: np.asarray(arrays[name], array.dtype) for name, array in model.items()}
+    found: Arrays = {}
+    for name, like in model.items():
+        made = arrays[name]
+        if made.shape != like.shape:
+            raise ParameterError(
+                f"the strategy must return {name!r} with the shape {like.shape}, got {made.shape}"
+            )
+        if like.dtype.kind in "biu" and made.dtype.kind == "f":
+            made = np.rint(made)
+        if like.dtype.kind in "iu":
+            made = np.clip(made, np.iinfo(like.dtype).min, np.iinfo(like.dtype).max)
+        found[name] = np.asarray(made, like.dtype)
+    return found
 
 
 def _count(value: object) -> float:

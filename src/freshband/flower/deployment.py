@@ -19,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -28,11 +27,14 @@ from typing import IO, Any, Final
 
 from freshband.errors import FileError, FreshbandError, reason
 from freshband.flower.certificates import make_certificates, make_node_key
+from freshband.flower.scaffold import read_app
 from freshband.parameters import whole_number
 
-__all__ = ["Deployment", "DeploymentError", "read_app"]
+__all__ = ["Deployment", "DeploymentError"]
 
 _HOST: Final = "127.0.0.1"
+_CONFIG: Final = "flwr/config.toml"  # Flower's home is the folder it is in
+_FRAMES: Final = dict.fromkeys(map(ord, "╭╮╰╯─│"), " ")
 _MARK: Final = "FRESHBAND_DEPLOYMENT"
 _QUIET: Final = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -44,26 +46,6 @@ _QUIET: Final = {
 
 class DeploymentError(FreshbandError, RuntimeError):
     """A process of Flower's did not do what it should."""
-
-
-def read_app(app: Path) -> dict[str, Any]:
-    """Return the configuration of the Flower app in a folder, tables as ``table.key``.
-
-    Raises
-    ------
-    FileError
-        If there is none.
-    """
-    project = app / "pyproject.toml"
-    if not project.is_file():
-        raise FileError(f"{app} holds no Flower app; make one with: freshband flower new {app}")
-    try:
-        found = tomllib.loads(project.read_text(encoding="utf-8"))
-        return _flat(found["tool"]["flwr"]["app"].get("config", {}))
-    except (OSError, ValueError) as error:
-        raise FileError(f"cannot read {project}: {error}") from None
-    except (KeyError, TypeError, AttributeError):
-        raise FileError(f"{project} is not of a Flower app: it has no [tool.flwr.app]") from None
 
 
 class Deployment:
@@ -79,15 +61,23 @@ class Deployment:
     clients : int >= 1
         SuperNodes, with ``partition-id`` 0, 1, …
     folder : Path, optional
-        Where to keep files; by default one that is removed in the end.
+        Where to keep files: new, empty, or of an earlier deployment. By default one that is removed
+        in the end.
+
+    Raises
+    ------
+    FileError
+        If there is no app, or something else in the folder.
     """
 
     def __init__(self, app: Path, clients: int, folder: Path | None = None) -> None:
-        self.app = app.resolve()
+        # Flower writes both into files of its own, and refuses paths that are not absolute.
+        self.app = app.expanduser().resolve()
         self.clients: Final = whole_number("clients", clients, at_least=1)
-        read_app(app)
+        read_app(self.app)
         self._own_folder = folder is None
-        self.folder = Path(tempfile.mkdtemp(prefix="freshband-")) if folder is None else folder
+        made = tempfile.mkdtemp(prefix="freshband-") if folder is None else _claimed(folder)
+        self.folder = Path(made).resolve()
         self.name: Final = uuid.uuid4().hex
         self.nodes: dict[int, subprocess.Popen[bytes]] = {}
         self.superlink: subprocess.Popen[bytes] | None = None
@@ -109,18 +99,7 @@ class Deployment:
 
     def start(self) -> None:
         """Start the SuperLink, register all keys, start the SuperNodes."""
-        home = self.folder / "flwr"
-        try:
-            home.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FileError(f"cannot write {self.folder}: {reason(error)}") from None
-        self.certificates = make_certificates(self.folder / "certificates", (_HOST, "localhost"))
-        config = (
-            f'[superlink]\ndefault = "freshband"\n\n[superlink.freshband]\n'
-            f'address = "{_HOST}:{self.port}"\n'
-            f'root-certificates = "{self.certificates.authority}"\n'
-        )
-        (home / "config.toml").write_text(config, encoding="utf-8")
+        self._write_files()
         self.superlink = self._spawn(
             "superlink",
             ["flower-superlink", "--host", _HOST, "--port", str(self.port),
@@ -133,19 +112,38 @@ class Deployment:
         for client in range(self.clients):
             self.start_node(client)
 
+    def _write_files(self) -> None:
+        """Write what the SuperLink and Flower's command line read."""
+        config = self.folder / _CONFIG
+        try:
+            config.parent.mkdir(parents=True, exist_ok=True)
+            made = make_certificates(self.folder / "certificates", (_HOST, "localhost"))
+            config.write_text(
+                f'[superlink]\ndefault = "freshband"\n\n[superlink.freshband]\n'
+                f'address = "{_HOST}:{self.port}"\n'
+                f"root-certificates = {_toml(str(made.authority))}\n",
+                encoding="utf-8",
+            )
+        except OSError as error:
+            raise FileError(f"cannot write {self.folder}: {reason(error)}") from None
+        self.certificates = made
+
     def new_key(self, name: str) -> tuple[Path, Path]:
         """Make a key pair; return the paths of the private and the public half."""
         return make_node_key(self.folder / "keys", name)
 
     def register(self, keys: Sequence[Path]) -> None:
         """Put public keys on the SuperLink's list."""
-        asked = [
-            self._flwr(["supernode", "register", str(key), "freshband"], f"register-{key.stem}")
+        asked = {
+            key.stem: self._flwr(
+                ["supernode", "register", str(key), "freshband"], f"register-{key.stem}"
+            )
             for key in keys
-        ]
-        for process in asked:
+        }
+        for name, process in asked.items():
             if process.wait(timeout=120) != 0:
-                raise DeploymentError(f"a SuperNode's key was not registered; see {self.folder}")
+                why = self._last_words(f"register-{name}")
+                raise DeploymentError(f"the key of {name} was not registered: {why}")
 
     def start_node(self, client: int, key: Path | None = None) -> subprocess.Popen[bytes]:
         """Start a client's SuperNode, with the key made for it or another."""
@@ -223,10 +221,12 @@ class Deployment:
 
     def begin_run(self, config: Mapping[str, Any] | None = None) -> subprocess.Popen[bytes]:
         """Start the app; return the process that prints its log."""
-        changes = " ".join(f"{key}={_toml(value)}" for key, value in (config or {}).items())
         command = ["run", str(self.app), "freshband", "--stream"]
-        if changes:
-            command += ["--run-config", changes]
+        if config:  # in a file: on its command line Flower does not understand all text
+            file = self.folder / "run.toml"
+            lines = [f"{_toml(key)} = {_toml(value)}\n" for key, value in config.items()]
+            file.write_text("".join(lines), encoding="utf-8")
+            command += ["--run-config", str(file)]
         return self._flwr(command)
 
     def status(self) -> str:
@@ -283,7 +283,7 @@ class Deployment:
             **os.environ,
             **_QUIET,
             "PATH": path,
-            "FLWR_HOME": str(self.folder / "flwr"),
+            "FLWR_HOME": str((self.folder / _CONFIG).parent),
             _MARK: f"{self.name}/{who}",
         }
 
@@ -326,8 +326,13 @@ class Deployment:
             ):
                 return
             time.sleep(0.2)
-        log = (self.folder / "superlink.log").read_text(errors="replace").strip()
-        raise DeploymentError(f"the SuperLink did not start: {log[-300:]}")
+        raise DeploymentError(f"the SuperLink did not start: {self._last_words('superlink')}")
+
+    def _last_words(self, who: str) -> str:
+        """Return the end of a process's log in one line, without the frames Flower draws."""
+        log = self.folder / f"{who}.log"
+        words = log.read_text(errors="replace").translate(_FRAMES).split()
+        return f"{' '.join(words)[-300:]} (see {log})"
 
 
 def _follow(
@@ -351,6 +356,17 @@ def _follow(
         time.sleep(0.1)
 
 
+def _claimed(folder: Path) -> Path:
+    """Return a folder to keep files in; what is there must be of an earlier deployment."""
+    found = folder.expanduser()
+    if found.is_dir() and any(found.iterdir()) and not (found / _CONFIG).exists():
+        raise FileError(
+            f"cannot write {folder}: there is something else in it; give an empty folder, or one "
+            "that freshband flower up wrote"
+        )
+    return found
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind((_HOST, 0))
@@ -369,14 +385,5 @@ def _marked(mark: str) -> list[int]:
     return found
 
 
-def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        flat |= (
-            _flat(value, f"{before}{key}.") if isinstance(value, dict) else {before + key: value}
-        )
-    return flat
-
-
 def _toml(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else json.dumps(value)
+    return json.dumps(value, ensure_ascii=False)  # what it writes of text and numbers is TOML too

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
-from freshband.flower.wire import RECORD, Arrays, Order, to_arrays, to_record
+from freshband.flower.wire import (
+    FLOATING,
+    RECORD,
+    Arrays,
+    Order,
+    to_arrays,
+    to_record,
+    widened,
+)
 
 if TYPE_CHECKING:
     from flwr.clientapp.typing import ClientAppCallable, Mod
@@ -135,9 +142,10 @@ def _without(message: Message, context: Context, order: Order) -> ArrayRecord:
     own = to_arrays(cast(ArrayRecord, context.state[f"{_TAKEN}.arrays"]))
     rest: Arrays = {}
     for name, array in to_arrays(whole).items():
-        if array.dtype.kind == "f":
-            zeta = array.dtype.type(order.weight)
-            rest[name] = ((array - zeta * own[name]) / (1 - zeta)).astype(array.dtype)
+        if array.dtype.kind in FLOATING:
+            wide = widened(array)
+            zeta = wide.dtype.type(order.weight)
+            rest[name] = ((wide - zeta * widened(own[name])) / (1 - zeta)).astype(array.dtype)
         else:
             rest[name] = array
-    return to_record({name: np.asarray(array) for name, array in rest.items()})
+    return to_record(rest)

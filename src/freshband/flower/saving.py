@@ -97,6 +97,8 @@ def _restore(run: AsyncRounds, arrays: Arrays, facts: Mapping[str, Any]) -> None
     for name, array in run.model.items():
         if name not in model or model[name].shape != array.shape:
             raise ValueError(f"its model has no {name!r} of shape {array.shape}")
+        if model[name].dtype != array.dtype:
+            raise ValueError(f"its {name!r} is {model[name].dtype}, not {array.dtype}")
     run.coordinator = saved
     run.model = {name: model[name] for name in run.model}
     run.version = int(facts["version"])

@@ -1,14 +1,19 @@
-"""``freshband flower new``: a ready Flower app in a folder."""
+"""A Flower app in a folder: ``flower new`` writes it, ``flower up`` reads what it says."""
 
 from __future__ import annotations
 
+import keyword
 import re
+import shlex
+import tomllib
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from freshband.errors import FileError, ParameterError, reason
 
-__all__ = ["write_app"]
+__all__ = ["read_app", "write_app"]
 
 _PROJECT = """\
 [build-system]
@@ -83,11 +88,12 @@ def write_app(folder: Path, *, clients: int = 4, rounds: int = 10) -> list[Path]
     """
     name = folder.resolve().name
     package = re.sub(r"\W+", "_", name).strip("_").lower()
-    if not package.isidentifier():
+    if not package.isidentifier() or keyword.iskeyword(package):
         raise ParameterError(f"DIR must end with a name a module can have, got {name!r}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileError(f"cannot write {folder}: there is something already")
-    about = {"name": name.lower().replace("_", "-"), "package": package}
+    short = package[:32].strip("_").replace("_", "-")  # Flower takes no longer name
+    about = {"name": short, "package": package}
     about |= {"clients": str(clients), "rounds": str(rounds)}
     texts = {
         "pyproject.toml": _PROJECT.format(**about),
@@ -104,3 +110,33 @@ def write_app(folder: Path, *, clients: int = 4, rounds: int = 10) -> list[Path]
     except OSError as error:
         raise FileError(f"cannot write {folder}: {reason(error)}") from None
     return [folder / path for path in texts]
+
+
+def read_app(app: Path) -> dict[str, Any]:
+    """Return the configuration of the Flower app in a folder, tables as ``table.key``.
+
+    Raises
+    ------
+    FileError
+        If there is none.
+    """
+    project = app / "pyproject.toml"
+    if not project.is_file():
+        command = f"freshband flower new {shlex.quote(str(app))}"
+        raise FileError(f"{app} holds no Flower app; make one with: {command}")
+    try:
+        found = tomllib.loads(project.read_text(encoding="utf-8"))
+        return _flat(found["tool"]["flwr"]["app"].get("config", {}))
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot read {project}: {error}") from None
+    except (KeyError, TypeError, AttributeError):
+        raise FileError(f"{project} is not of a Flower app: it has no [tool.flwr.app]") from None
+
+
+def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= (
+            _flat(value, f"{before}{key}.") if isinstance(value, dict) else {before + key: value}
+        )
+    return flat

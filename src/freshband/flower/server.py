@@ -37,7 +37,17 @@ from freshband.flower.roster import Roster, pauses
 from freshband.flower.saving import load_run, save_run
 from freshband.flower.uplinks import Uplink
 from freshband.flower.valuation import Valuation
-from freshband.flower.wire import RECORD, Arrays, Order, Update, read_update, to_arrays, to_record
+from freshband.flower.wire import (
+    FLOATING,
+    RECORD,
+    Arrays,
+    Order,
+    Update,
+    read_model,
+    read_update,
+    to_record,
+    widened,
+)
 from freshband.parameters import file_path, whole_number
 
 __all__ = ["AsyncRounds"]
@@ -134,7 +144,7 @@ class AsyncRounds:
         self.clip_norm, self.evaluate = clip_norm, evaluate
         self.ttl = 3 * uplink.deadline if ttl is None else ttl
         self.wait_for_clients = wait_for_clients
-        self.model = to_arrays(model)
+        self.model = read_model(model)
         self.version = 0
         self.weights = _read_weights(weights, n_clients)
         self.receivers = np.ones(n_clients, np.bool_)
@@ -308,14 +318,15 @@ class AsyncRounds:
     def _clipped(self, update: Update, start: Arrays) -> Update:
         if self.clip_norm is None or update.problem:
             return update
-        floating = [name for name, array in start.items() if array.dtype.kind == "f"]
-        way = {name: update.arrays[name] - start[name] for name in floating}
+        began = {name: widened(a) for name, a in start.items() if a.dtype.kind in FLOATING}
+        way = {name: widened(update.arrays[name]) - before for name, before in began.items()}
         length = math.hypot(*(float(np.linalg.norm(part)) for part in way.values()))
         if length <= self.clip_norm:
             return update
         share = self.clip_norm / length
         shorter = {
-            name: (start[name] + share * way[name]).astype(start[name].dtype) for name in floating
+            name: np.asarray(before + share * way[name], start[name].dtype)
+            for name, before in began.items()
         }
         return dataclasses.replace(update, arrays={**update.arrays, **shorter})
 

@@ -13,7 +13,7 @@ from freshband.federated.aggregation import client_weights
 from freshband.federated.contribution import ColdStart, fedce_contributions, fill_unheard
 from freshband.federated.leaving_out import distances_to_rest
 from freshband.flower.aggregation import Arrival, to_row
-from freshband.flower.wire import Arrays
+from freshband.flower.wire import Arrays, widened
 
 __all__ = ["Valuation"]
 
@@ -90,4 +90,4 @@ class Valuation:
         self.contributions, self.errors = memory["contributions"], memory["errors"]
         self.heard, self._worth = memory["heard"], memory["worth"]
         if "gradients" in memory:
-            self._gradients = torch.from_numpy(memory["gradients"].copy())
+            self._gradients = torch.from_numpy(widened(memory["gradients"]).copy())

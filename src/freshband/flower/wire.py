@@ -17,9 +17,23 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-__all__ = ["RECORD", "Arrays", "Order", "Update", "read_update", "to_arrays", "to_record"]
+from freshband.errors import ParameterError
+
+__all__ = [
+    "FLOATING",
+    "RECORD",
+    "Arrays",
+    "Order",
+    "Update",
+    "read_model",
+    "read_update",
+    "to_arrays",
+    "to_record",
+    "widened",
+]
 
 RECORD: Final = "freshband"
+FLOATING: Final = "fc"  # kinds of numpy's types: real and complex
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 Task: TypeAlias = Literal["hello", "train", "resend"]
 _TASKS: Final = ("hello", "train", "resend")
@@ -99,12 +113,32 @@ class Update:
 
 def to_record(arrays: Mapping[str, NDArray[Any]]) -> ArrayRecord:
     """Return arrays as Flower sends them."""
-    return ArrayRecord({name: Array(np.ascontiguousarray(a)) for name, a in arrays.items()})
+    return ArrayRecord({name: Array(np.asarray(a)) for name, a in arrays.items()})
 
 
 def to_arrays(record: ArrayRecord) -> Arrays:
     """Return the arrays of a record, which own their memory."""
     return {name: np.array(array.numpy()) for name, array in record.items()}
+
+
+def read_model(record: ArrayRecord) -> Arrays:
+    """Return the arrays of an initial model, or raise a `ParameterError` if one has no numbers."""
+    model = to_arrays(record)
+    for name, array in model.items():
+        if array.dtype.kind not in f"biu{FLOATING}":
+            raise ParameterError(
+                "every array of the model must be boolean, integer or floating-point (numpy has "
+                f"no bfloat16), {name!r} is {array.dtype}"
+            )
+    return model
+
+
+def widened(array: NDArray[Any]) -> NDArray[Any]:
+    """Return half precision as single precision, to compute with; other types as they are.
+
+    In half precision sums lose digits, and the square of anything above 255 is infinite.
+    """
+    return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
 def read_update(reply: Message, order: int, version: int, model: Arrays) -> Update:
@@ -156,7 +190,7 @@ def _read_arrays(content: RecordDict, model: Arrays) -> tuple[Arrays, str]:
         if array.shape != like.shape or array.dtype != like.dtype:
             got = f"{array.shape} of {array.dtype}"
             return {}, f"{name!r} must be {like.shape} of {like.dtype}, got {got}"
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
+        if array.dtype.kind in FLOATING and not np.isfinite(array).all():
             return {}, f"{name!r} must be finite"
         arrays[name] = np.array(array)
     return arrays, ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
@@ -113,9 +114,10 @@ class Layout:
         return found
 
     def read(self, module: nn.Module) -> torch.Tensor:
-        """Return a module's parameters as a new row."""
-        like = next(module.parameters())
-        row = torch.empty(self.size, dtype=like.dtype, device=like.device)
+        """Return a module's parameters as a new row, of a type that holds them all."""
+        parameters = list(module.parameters())
+        dtype = functools.reduce(torch.promote_types, (each.dtype for each in parameters))
+        row = torch.empty(self.size, dtype=dtype, device=parameters[0].device)
         views = self.views(row)
         with torch.no_grad():
             for name, parameter in module.named_parameters():

@@ -34,7 +34,7 @@ def main(grid: Grid, context: Context) -> None:
     if config["strategy"]:
         aggregation = StrategyAggregation(getattr(strategy, str(config["strategy"]))())
 
-    out = Path(str(config["out"])) if config["out"] else None
+    out = Path(str(config["out"])).expanduser() if config["out"] else None
     rounds = build_rounds(
         settings,
         grid,
