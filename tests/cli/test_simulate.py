@@ -116,8 +116,10 @@ def test_settings_reach_channels_and_policies(shell: Shell) -> None:
 
 def test_numbers_may_be_written_shortly(shell: Shell) -> None:
     ask = ["--policies", "random", "--rounds", "3e2", "--runs", "1_0", "--format", "json"]
-    found = answer(shell, "simulate", *ask)
+    air = ["--set", "mean_low=.6", "--set", "mean_high=+1", "--set", "n_breakpoints=1e0"]
+    found = answer(shell, "simulate", *ask, *air)
     assert (found["rounds"], found["runs"]) == (300, 10)
+    assert found["channel_options"] == {"mean_low": 0.6, "mean_high": 1.0, "n_breakpoints": 1}
 
 
 def test_the_table(shell: Shell) -> None:
@@ -240,6 +242,9 @@ def test_like_says_what_is_simulated(shell: Shell) -> None:
         ("--set n_channels=true", "n_channels must be a whole number >= 1, got True"),
         ("--set p_change=NaN", "p_change must be a number in [0, 1], got nan"),
         ("--set p_change=1.5", "p_change must be a number in [0, 1], got 1.5"),
+        ("--set p_change=-.5", "p_change must be a number in [0, 1], got -0.5"),
+        ("--set p_change=inf", "p_change must be a number in [0, 1], got 'inf'"),
+        ("--set n_channels=2.5", "n_channels must be a whole number >= 1, got 2.5"),
         ("--set glr-cucb.delta=2", "delta must be a number in (0, 1), got 2"),
         ("--set glr-cucb.dleta=2", "GlrCucb has no parameter 'dleta'; did you mean 'delta'?"),
         ("--set glr.delta=0.1", "options are given for policy 'glr', which is not simulated; "),
