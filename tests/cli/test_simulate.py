@@ -150,6 +150,17 @@ def test_a_narrow_terminal_gets_fewer_columns(
         assert ("no room for M rounds/s, Jain" in " ".join(out.split())) == (width < 160)
 
 
+@pytest.mark.parametrize("command", [["simulate", "--policies", "random,cucb"], ["bounds"]])
+def test_a_tiny_terminal_folds_and_cuts_nothing(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    done = shell(*command, *SMALL)
+    assert done.code == 0
+    assert "…" not in done.out
+
+
 def test_quiet_and_threads_are_accepted(shell: Shell) -> None:
     ask = ["simulate", "--policies", "random", *SMALL]
     assert shell(*ask, "--quiet", "--threads", 2).code == 0

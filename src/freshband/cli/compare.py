@@ -213,7 +213,7 @@ def _print_table(result: xr.Dataset, written: list[Path]) -> None:
         table = Table(title=_title(summary), caption=_caption(summary, dropped))
         table.add_column("policy", no_wrap=True)
         for heading in columns:
-            table.add_column(heading, justify="right")
+            table.add_column(heading, justify="right", overflow="fold")
         for i, name in enumerate(summary["policies"]):
             table.add_row(name, *(column[i] for column in columns.values()))
         width = Measurement.get(console, console.options.update(max_width=1000), table).maximum

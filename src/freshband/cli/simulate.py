@@ -102,7 +102,13 @@ def simulate(
     plot: Annotated[
         Path | None, typer.Option(help="Draw curves with standard-error bands (png, pdf, svg).")
     ] = None,
-    measure: Annotated[Measure, typer.Option(help="What the plot shows.")] = Measure.regret,
+    measure: Annotated[
+        Measure,
+        typer.Option(
+            metavar="MEASURE",  # the names alone would take half of a narrow page
+            help=f"What the plot shows: {', '.join(Measure)}.",
+        ),
+    ] = Measure.regret,
     log: Annotated[
         bool, typer.Option("--log", help="Logarithmic axis, for policies orders apart.")
     ] = False,
@@ -220,7 +226,7 @@ def _print_table(result: xr.Dataset, written: list[Path]) -> None:
         table = Table(title=_title(summary), caption=caption)
         table.add_column("policy", no_wrap=True)
         for heading in columns:
-            table.add_column(heading, justify="right")
+            table.add_column(heading, justify="right", overflow="fold")
         for i, name in enumerate(summary["policies"]):
             cells = [column[i] for column in columns.values()]
             table.add_row(f"[bold]{name}[/bold]" if name == best else name, *cells)
