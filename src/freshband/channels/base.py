@@ -20,7 +20,16 @@ from freshband.parameters import whole_number
 from freshband.registry import Registry
 from freshband.seeding import Role, check_seed, generator
 
-__all__ = ["Block", "ChannelModel", "Stream", "build", "open_air", "register", "registry"]
+__all__ = [
+    "Block",
+    "ChannelModel",
+    "Stream",
+    "at_most",
+    "build",
+    "open_air",
+    "register",
+    "registry",
+]
 
 
 class Block(NamedTuple):
@@ -135,6 +144,19 @@ def build(
             f"ready {type(model).__name__}"
         )
     return model
+
+
+def at_most(rounds: int, model: ChannelModel) -> int:
+    """Return a number of rounds nobody asked for, or what a shorter recording lasts.
+
+    Examples
+    --------
+    >>> recorded = build("table", states=[[1, 0], [0, 1], [1, 1]])
+    >>> at_most(20_000, recorded), at_most(20_000, build("piecewise"))
+    (3, 20000)
+    """
+    lasts: int | None = getattr(model, "n_rounds", None)
+    return rounds if lasts is None else min(rounds, lasts)
 
 
 def open_air(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Stream:

@@ -87,6 +87,11 @@ class Table(Parameters):
         return self.means is not None
 
     @property
+    def n_rounds(self) -> int | None:
+        """The rounds the table lasts; None if it begins again after the last row."""
+        return None if self.wrap else len(self._rows)
+
+    @property
     def _rows(self) -> npt.NDArray[np.float64]:
         rows = self.means if self.states is None else self.states
         assert rows is not None  # one of the two is given

@@ -18,15 +18,12 @@ from freshband.channels.reading import Readings, read, suffix
 from freshband.channels.streams import MeansStream, StatesStream
 from freshband.channels.table import played
 from freshband.errors import FileError, ParameterError
+from freshband.locating import absolute
 from freshband.parameters import Parameters, whole_number
 
 __all__ = ["Trace"]
 
 Kind: TypeAlias = Literal["states", "ratios", "quality"]
-
-
-def _as_text(value: object) -> object:
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _as_names(value: object) -> object:
@@ -41,7 +38,7 @@ if TYPE_CHECKING:  # what may be given; what is kept are a string and a tuple of
     _Text: TypeAlias = str | os.PathLike[str]
     _Names: TypeAlias = str | Sequence[str]
 else:
-    _Text = Annotated[str, BeforeValidator(_as_text)]
+    _Text = Annotated[str, BeforeValidator(absolute)]
     _Names = Annotated[tuple[str, ...], BeforeValidator(_as_names)]
 
 
@@ -60,8 +57,9 @@ class Trace(Parameters):
     ----------
     path : str
         A ``.csv``, ``.csv.gz``, ``.npy``, ``.npz`` or ``.parquet`` file (the last needs the extra
-        ``traces``). The first line of a CSV names the columns, unless it is all numbers: then
-        they are called 0, 1, 2 and so on. Lines that begin with # are skipped.
+        ``traces``), kept as an absolute path. The first line of a CSV names the columns, unless
+        it is all numbers: then they are called 0, 1, 2 and so on. Lines that begin with # are
+        skipped.
     kind : {"auto", "states", "ratios", "quality"}, default "auto"
         What the numbers are. Auto: quality if ``threshold`` is given; else states if all are 0 or
         1, else ratios if all are in [0, 1], else an error.
@@ -137,6 +135,11 @@ class Trace(Parameters):
     def has_means(self) -> bool:
         """Whether the file holds ratios."""
         return self._air().kind == "ratios"
+
+    @property
+    def n_rounds(self) -> int | None:
+        """The rounds the recording lasts; None if it begins again after the last row."""
+        return None if self.wrap else len(self._air().rows) * self.rounds_per_row
 
     def start(
         self, rounds: int, structure: np.random.Generator, states: np.random.Generator

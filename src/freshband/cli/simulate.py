@@ -65,7 +65,12 @@ def simulate(
         int, typer.Option(parser=read_number, metavar="<int>", help="Number of clients M.")
     ] = 2,
     rounds: Annotated[
-        int, typer.Option(parser=read_number, metavar="<int>", help="Number of rounds T.")
+        int,
+        typer.Option(
+            parser=read_number,
+            metavar="<int>",
+            help="Number of rounds T; by default all of a shorter recording.",
+        ),
     ] = 20_000,
     runs: Annotated[
         int,
@@ -140,7 +145,8 @@ def simulate(
     """
     from freshband import save_result, summarise
     from freshband import simulate as run_simulation
-    from freshband.channels.base import build
+    from freshband.channels.base import at_most, build
+    from freshband.plugins import made_with
     from freshband.sealed import check_writable
 
     if out is not None:
@@ -157,19 +163,18 @@ def simulate(
         "seed": seed,
         "points": points,
     }
+    given = given_options(context)
+    kept: dict[str, Any] = {}
     if like is not None:
-        request = _repeat(like, request, given_options(context))
-    model = build(request.pop("channels"), request.pop("channel_options"))
-    if plot is not None:
-        _check_plot(plot, out, measure.value, has_means=model.has_means)
-    result = run_simulation(
-        model,
-        **request,
-        threads=threads,
-        backend=backend.value,
-        address=address,
-        progress=not quiet,
-    )
+        request, kept = _repeat(like, request, given)
+    with made_with(like, kept):
+        model = build(request.pop("channels"), request.pop("channel_options"))
+        if like is None and "rounds" not in given:
+            request["rounds"] = at_most(rounds, model)
+        if plot is not None:
+            _check_plot(plot, out, measure.value, has_means=model.has_means)
+        where: dict[str, Any] = {"threads": threads, "backend": backend.value, "address": address}
+        result = run_simulation(model, **request, **where, progress=not quiet)
     if out is not None:
         save_result(result, out)
     if plot is not None:
@@ -182,16 +187,24 @@ def simulate(
         _print_table(result, [path for path in (out, plot) if path is not None])
 
 
-def _repeat(like: Path, request: dict[str, Any], given: set[str]) -> dict[str, Any]:
-    """Return the configuration saved in a result, with what else was asked for."""
+def _repeat(
+    like: Path, request: dict[str, Any], given: set[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the configuration saved in a result, with what else was asked for, and its facts."""
     from freshband import load_result
+    from freshband.locating import find_again
     from freshband.simulation.result import read_config
 
     for name, option in {"channels": "channels", "policies": "policies", "settings": "set"}.items():
         if name in given:
             raise ParameterError(f"--like says what is simulated: leave out --{option}")
-    saved = read_config(load_result(like))
-    return {name: request[name] if name in given else value for name, value in saved.items()}
+    result = load_result(like)
+    saved = read_config(result)
+    saved["channel_options"], notes = find_again(saved["channel_options"], Path(like).parent)
+    for note in notes:
+        typer.echo(f"note: {note}", err=True)
+    wanted = {name: request[name] if name in given else value for name, value in saved.items()}
+    return wanted, result.attrs
 
 
 def _check_plot(plot: Path, out: Path | None, measure: str, *, has_means: bool) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ from freshband.federated.records import RoundRecord
 from freshband.federated.result import LIBRARIES, collect_records, measure_training
 from freshband.federated.settings import Training
 from freshband.parameters import whole_number
+from freshband.plugins import imports_to_keep
 from freshband.policy import Policy, parse_policy, read_options
 from freshband.sealed import load_sealed, save_sealed, versions_of
 from freshband.simulation.monte_carlo import Plan, name_policies, play_run, progress_bar
@@ -143,6 +145,7 @@ def compare(
         versions=versions_of(LIBRARIES),
         device=name_device(pick_device(settings.device)),
         seconds=time.perf_counter() - began,
+        **imports_to_keep(),
     )
 
 
@@ -293,8 +296,12 @@ def load_comparison(path: str | os.PathLike[str]) -> xr.Dataset:
     return load_sealed(path, _FORMAT)
 
 
-def read_comparison(result: object) -> dict[str, Any]:
+def read_comparison(
+    result: object, folder: Path | None = None, notes: list[str] | None = None
+) -> dict[str, Any]:
     """Return what a comparison was made with: `compare` with it gives the same again.
+
+    Recordings that are gone are looked for in ``folder``; ``notes`` gets a word on each found.
 
     Examples
     --------
@@ -307,7 +314,7 @@ def read_comparison(result: object) -> dict[str, Any]:
             f"result must come from compare or load_comparison, got {shown(result)}"
         )
     config: dict[str, Any] = json.loads(result.attrs["config"])
-    return {**config, "settings": Training(**config["settings"])}
+    return {**config, "settings": Training.as_stored(config["settings"], folder, notes)}
 
 
 # ---------------------------------------------------------------------------------------- summary

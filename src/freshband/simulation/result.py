@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from freshband import __version__
 from freshband.aoi import growth_exponent, jain_index, match_alarms
 from freshband.errors import ParameterError, shown
+from freshband.plugins import imports_to_keep
 from freshband.sealed import load_sealed, save_sealed, versions_of
 from freshband.simulation.loop import Tally
 
@@ -95,6 +96,7 @@ def collect(
             "freshband": __version__,
             "versions": versions_of(_LIBRARIES),
             "seconds": seconds,
+            **imports_to_keep(),
         },
     )
 

@@ -161,6 +161,8 @@ def surroundings(result: xr.Dataset, path: Path) -> Html:
     return table("Environment", ["what", "value"], facts.items())
 
 
-def repeat_with(command: str, path: Path) -> str:
+def repeat_with(command: str, path: Path, result: xr.Dataset) -> str:
     """Return the command that runs a result again."""
-    return f"freshband {command} --like {shlex.quote(str(path))}"
+    files = json.loads(result.attrs.get("imported", "[]"))
+    imports = "".join(f"--import {shlex.quote(name)} " for name in files)
+    return f"freshband {imports}{command} --like {shlex.quote(str(path))}"

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from freshband.channels.base import build
+from freshband.locating import find_again
 from freshband.reporting.page.air import channel_map, detection_table
 from freshband.reporting.page.charts import Chart, curves
 from freshband.reporting.page.parts import (
@@ -41,7 +42,9 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> Part:
     config = read_config(result)
     runs, clients = config["runs"], config["clients"]
     air, why = air_again(
-        lambda: build(config["channels"], config.get("channel_options", {})),
+        lambda: build(
+            config["channels"], find_again(config.get("channel_options", {}), path.parent)[0]
+        ),
         config["rounds"],
         config["seed"],
         int(result.run.values[0]),
@@ -75,7 +78,7 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> Part:
         ],
         settings=settings_table(config),
         environment=surroundings(result, path),
-        repeat=repeat_with("simulate", path),
+        repeat=repeat_with("simulate", path, result),
     )
 
 
