@@ -100,6 +100,45 @@ def test_traces_of_states_have_a_regret_against_the_best_fixed_set(
     assert "these channels have no means" in done.out
 
 
+def test_a_recording_played_again_has_nothing_random_in_it(shell: Shell, recording: Path) -> None:
+    source = ["--channels", "trace", "--set", f"path={recording}", "--set", "key=received"]
+    ask = ["simulate", *source, "--policies", "random,cucb", "--rounds", 300, "--runs", 5]
+    found = answer(shell, *ask, "--format", "json")
+    assert found["same_air"] is True
+    assert found["policies"]["cucb"]["mean_age"]["se"] == 0
+    assert found["policies"]["random"]["mean_age"]["se"] > 0
+    out = shell(*ask).out
+    rows = {line.split()[1]: line for line in out.splitlines() if line.startswith("│")}
+    assert "±" not in rows["cucb"]
+    assert rows["random"].count("±") == 4
+    told = " ".join(out.split())
+    assert "all 5 runs met the same states, nothing in them is random: ± is the standard" in told
+    assert "(offset=random begins each run elsewhere in the recording)" in told
+    for how in (["offset=random"], ["offset=random", "wrap=true"]):
+        more = [word for setting in how for word in ("--set", setting)]
+        found = answer(shell, *ask, *more, "--format", "json")
+        assert found["same_air"] is False
+        assert found["policies"]["cucb"]["mean_age"]["se"] > 0
+        told = " ".join(shell(*ask, *more).out.split())
+        assert "runs, which begin at random rows of one recording and are not independent" in told
+    assert answer(shell, *ask[:-2], "--runs", 1, "--format", "json")["same_air"] is False
+
+
+def test_a_result_remembers_that_its_runs_met_the_same_states(
+    shell: Shell, recording: Path
+) -> None:
+    source = ["--channels", "trace", "--set", f"path={recording}", "--set", "key=received"]
+    ask = ["simulate", *source, "--policies", "cucb", "--rounds", 300, "--runs", 2]
+    assert shell(*ask, "--out", "it.nc").code == 0
+    assert freshband.summarise(freshband.load_result("it.nc"))["same_air"] is True
+    assert shell("report", "it.nc", "--out", "it.html").code == 0
+    page = Path("it.html").read_text(encoding="utf-8")
+    assert "All runs met the same states of the channels, in which nothing is random" in page
+    assert shell("simulate", "--policies", "cucb", *SMALL, "--out", "other.nc").code == 0
+    assert shell("report", "other.nc", "--out", "other.html").code == 0
+    assert "met the same states" not in Path("other.html").read_text(encoding="utf-8")
+
+
 def test_settings_reach_channels_and_policies(shell: Shell) -> None:
     found = answer(
         shell,

@@ -9,8 +9,8 @@ memory than one block.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,11 @@ __all__ = [
     "open_air",
     "register",
     "registry",
+    "same_air",
 ]
+
+
+_COMPARED: Final = 1024  # rounds of two runs compared at a time
 
 
 class Block(NamedTuple):
@@ -189,3 +193,23 @@ def open_air(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) ->
         generator(seed, Role.CHANNEL_STRUCTURE, run),
         generator(seed, Role.CHANNEL_STATES, run),
     )
+
+
+def same_air(model: ChannelModel, rounds: int, seed: int, runs: Sequence[int]) -> bool:
+    """Whether several runs meet the very same states, as in a recording played again.
+
+    Examples
+    --------
+    >>> recorded = build("table", states=[[1, 0], [0, 1]], wrap=True)
+    >>> same_air(recorded, 100, 0, range(5)), same_air(build("piecewise"), 100, 0, range(5))
+    (True, False)
+    """
+    first, *others = runs
+    for run in others:
+        airs = [open_air(model, rounds, seed, each) for each in (first, run)]
+        for done in range(0, rounds, _COMPARED):
+            size = min(_COMPARED, rounds - done)
+            one, other = (air.block(size).states for air in airs)
+            if not np.array_equal(one, other):
+                return False
+    return len(others) > 0

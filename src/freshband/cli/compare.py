@@ -279,6 +279,9 @@ def _caption(summary: dict[str, Any], dropped: list[str]) -> str:
     row = summary["policies"][first]
     error = " ± its standard error" if summary["runs"] > 1 else ""
     oracle = "mean+age oracle's" if row["regret"] else "best fixed set's (no means known)"
+    if summary["same_air"]:
+        error += " (all runs met the same states of the channels: it is that of data, weights, "
+        error += "batches and a policy's own random choices)"
     caption = (
         f"below each mean: paired difference to {first}{error}; accuracy after the last round; "
         f"spread: of accuracy over clients; regret: age beyond the {oracle}"

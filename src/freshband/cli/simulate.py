@@ -235,7 +235,7 @@ def _print_table(result: xr.Dataset, written: list[Path]) -> None:
         console = Console(width=200)
     dropped: list[str] = []
     while True:
-        caption = _caption(main, best, summary["runs"], dropped)
+        caption = _caption(main, best, summary, dropped)
         table = Table(title=_title(summary), caption=caption)
         table.add_column("policy", no_wrap=True)
         for heading in columns:
@@ -258,15 +258,20 @@ def _columns(
     result: xr.Dataset, rows: dict[str, Any], main: str, best: str
 ) -> dict[str, list[str]]:
     """Return the table's columns by heading, a cell for each policy."""
+    from freshband.simulation.result import mean_and_error
+
     columns: dict[str, list[str]] = {}
+    same = "same_air" in result.attrs
     for name, row in rows.items():
         speed, alarmed = row["rounds_per_second"], row["alarms"]
+        difference = result[main].sel(policy=name) - result[main].sel(policy=best)
+        behind = mean_and_error(difference.values)
         cells = {
-            main: _cell(row[main]),
-            "vs rotate": _cell(row["regret_rotate"]),
-            "behind best": "—" if name == best else _paired(result, main, name, best),
-            "mean age": _cell(row["mean_age"], 3),
-            "cum. variance": _cell(row["cumulative_variance"]),
+            main: _cell(row[main], same_air=same),
+            "vs rotate": _cell(row["regret_rotate"], same_air=same),
+            "behind best": "—" if name == best else "+" + _cell(behind, same_air=same),
+            "mean age": _cell(row["mean_age"], 3, same_air=same),
+            "cum. variance": _cell(row["cumulative_variance"], same_air=same),
             "oldest": _cell(row["max_age"], error=False),
             "Jain": _cell(row["jain"], 3, error=False),
             "alarms": _cell(alarmed, 1, error=False) if alarmed["mean"] else "—",
@@ -287,8 +292,18 @@ def _title(summary: dict[str, Any]) -> str:
     )
 
 
-def _caption(main: str, best: str, runs: int, dropped: list[str]) -> str:
+def _caption(main: str, best: str, summary: dict[str, Any], dropped: list[str]) -> str:
+    runs = summary["runs"]
     error = "mean ± standard error over runs" if runs > 1 else "one run: no standard errors"
+    if runs > 1 and summary["channel_options"].get("offset") == "random":
+        error += ", which begin at random rows of one recording and are not independent"
+    if summary["same_air"]:
+        error = (
+            f"all {runs} runs met the same states, nothing in them is random: ± is the standard "
+            "error of a policy's own random choices, left out where it makes none"
+        )
+        if summary["channels"] in ("trace", "table"):
+            error += " (offset=random begins each run elsewhere in the recording)"
     yardstick = {
         "regret": "age beyond the mean+age oracle's",
         "regret_fixed": "age beyond the best fixed set's (these channels have no means)",
@@ -297,18 +312,17 @@ def _caption(main: str, best: str, runs: int, dropped: list[str]) -> str:
     return caption + (f"; no room for {', '.join(dropped)}" if dropped else "")
 
 
-def _cell(value: dict[str, float | None] | None, digits: int = 0, error: bool = True) -> str:
+def _cell(
+    value: dict[str, float | None] | None,
+    digits: int = 0,
+    *,
+    error: bool = True,
+    same_air: bool = False,
+) -> str:
+    """Return a mean and its error; one of 0 is none where nothing could differ between runs."""
     if value is None or value["mean"] is None:
         return "—"
     text = f"{value['mean']:,.{digits}f}"
-    if error and value["se"] is not None:
+    if error and value["se"] is not None and not (same_air and value["se"] == 0):
         text += f" ± {value['se']:,.{digits}f}"
-    return text
-
-
-def _paired(result: xr.Dataset, measure: str, name: str, best: str) -> str:
-    difference = (result[measure].sel(policy=name) - result[measure].sel(policy=best)).values
-    text = f"+{difference.mean():,.0f}"
-    if len(difference) > 1:
-        text += f" ± {difference.std(ddof=1) / len(difference) ** 0.5:,.0f}"
     return text

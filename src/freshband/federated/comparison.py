@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from freshband import __version__
 from freshband.backends import Backend, open_backend
+from freshband.channels.base import same_air
 from freshband.errors import ParameterError, shown
 from freshband.federated.aggregation import AGGREGATIONS
 from freshband.federated.clients import name_device, pick_device
@@ -146,6 +147,7 @@ def compare(
         device=name_device(pick_device(settings.device)),
         seconds=time.perf_counter() - began,
         **imports_to_keep(),
+        **({"same_air": 1} if _share_air(next(iter(asked.values()))) else {}),
     )
 
 
@@ -276,6 +278,13 @@ def _oracle_ages(settings: Training, oracle: Policy) -> NDArray[np.int64]:
     return play_run(plan, settings.run, yardsticks=False).tallies[0].age_curve
 
 
+def _share_air(settings: Sequence[Training]) -> bool:
+    """Whether all runs met the same states of the channels."""
+    some = settings[0]
+    runs = [each.run for each in settings]
+    return same_air(some.build_channels(), some.rounds, some.seed, runs)
+
+
 # ------------------------------------------------------------------------------------------ files
 
 
@@ -335,7 +344,8 @@ def summarise_comparison(result: xr.Dataset) -> dict[str, Any]:
         ``policies.<name>.<measure>`` is ``{"mean": …, "se": …}``, or None where the measure does
         not apply; a standard error of a single run is None. ``policies.<name>.versus_first`` holds
         the same of the differences to the first policy, run by run. Around it stand settings,
-        seed and versions.
+        seed and versions. Where ``same_air`` is true all runs met the same states of the channels:
+        standard errors then say nothing of the air.
     """
     config = read_comparison(result)
     measures = measure_comparison(result)
@@ -363,6 +373,7 @@ def summarise_comparison(result: xr.Dataset) -> dict[str, Any]:
         "policies": policies,
         "policy_options": config["policy_options"],
         "config": settings.model_dump(mode="json"),
+        "same_air": bool(result.attrs.get("same_air", 0)),
         "seconds": result.attrs["seconds"],
         "device": result.attrs["device"],
         "freshband": result.attrs["freshband"],

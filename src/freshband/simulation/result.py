@@ -126,7 +126,9 @@ def summarise(result: xr.Dataset) -> dict[str, Any]:
         ``policies.<name>.<measure>`` is ``{"mean": …, "se": …}``, or None where the measure does
         not apply; a standard error of a single run is None. ``growth_exponent`` is that of the
         mean regret over the last nine tenths of the rounds, None where regret is not positive.
-        ``rounds_per_second`` counts the compiled rounds of each policy.
+        ``rounds_per_second`` counts the compiled rounds of each policy. Where ``same_air`` is true
+        all runs met the same states: a standard error is then that of a policy's own random
+        choices, and 0 where it makes none.
 
     Examples
     --------
@@ -155,6 +157,7 @@ def summarise(result: xr.Dataset) -> dict[str, Any]:
     return {
         **config,
         "policies": policies,
+        "same_air": bool(result.attrs.get("same_air", 0)),
         "seconds": result.attrs["seconds"],
         "freshband": result.attrs["freshband"],
         "versions": json.loads(result.attrs["versions"]),

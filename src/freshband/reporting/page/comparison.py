@@ -20,6 +20,7 @@ from freshband.reporting.page.parts import (
     measure_table,
     over_policies,
     repeat_with,
+    same_air_note,
     settings_table,
     surroundings,
 )
@@ -73,7 +74,12 @@ def show_comparison(result: xr.Dataset, path: Path, title: str) -> Part:
         summary=measure_table("Policies at a glance: mean ± standard error", measures, _TOLD),
         charts=[*charts, *maps, _ages(first, freshest), *contribution_map(first, freshest)],
         tables=tables,
-        notes=notes,
+        notes=[
+            *notes,
+            *same_air_note(
+                result, "data, initial weights, batches and a policy's own random choices"
+            ),
+        ],
         settings=settings_table(shared, training_defaults()),
         environment=surroundings(result, path),
         repeat=repeat_with("compare", path, result),

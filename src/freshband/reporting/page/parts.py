@@ -26,6 +26,7 @@ __all__ = [
     "measure_table",
     "over_policies",
     "repeat_with",
+    "same_air_note",
     "settings_table",
     "surroundings",
 ]
@@ -119,6 +120,16 @@ def air_again(
         return draw_air(model, horizon, seed, run, rounds=rounds, views=views), None
     except FreshbandError as error:
         return None, f"The air cannot be drawn again here: {error}"
+
+
+def same_air_note(result: xr.Dataset, rest: str) -> list[str]:
+    """Say what standard errors are of where all runs met the same states: the rest."""
+    if "same_air" not in result.attrs:
+        return []
+    return [
+        "All runs met the same states of the channels, in which nothing is random: standard errors "
+        f"are those of {rest}."
+    ]
 
 
 # ------------------------------------------------------------------------ configuration, machine

@@ -18,6 +18,7 @@ from freshband.reporting.page.parts import (
     measure_table,
     over_policies,
     repeat_with,
+    same_air_note,
     settings_table,
     surroundings,
 )
@@ -73,6 +74,7 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> Part:
         tables=[detection_table(rows)] if known else [],
         notes=[
             *([] if why is None else [why]),
+            *same_air_note(result, "a policy's own random choices, and 0 where it makes none"),
             "A simulation keeps sums, not rounds: which channels were chosen, each client's age "
             "and contributions are in the files of freshband train and freshband compare.",
         ],
