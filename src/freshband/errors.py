@@ -54,10 +54,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     --------
     >>> nearest("glr-cubc", ["random", "glr-cucb"])
     "did you mean 'glr-cucb'?"
-    >>> nearest("xyz", ["b", "a"])
+    >>> nearest("xyz", ["b", "a", "b"])
     'known: a, b'
     """
-    names = sorted(known)
+    names = sorted(set(known))
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(names)
 

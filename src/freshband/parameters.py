@@ -92,7 +92,8 @@ def _explain(owner: type[Parameters], error: ValidationError) -> ParameterError:
     if problem["type"] == "missing":
         return ParameterError(f"{owner.__name__} needs a value for {name!r}")
     if problem["type"] == "value_error":  # raised by a validator of ours: already a sentence
-        return ParameterError(str(problem["ctx"]["error"]))
+        cause = problem["ctx"]["error"]
+        return cause if isinstance(cause, ParameterError) else ParameterError(str(cause))
     given = shown(problem["input"])
     return ParameterError(f"{name} must be {_allowed(owner.model_fields[name])}, got {given}")
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import shlex
 import sys
 import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from freshband.errors import FileError, FreshbandError
+from freshband.errors import FileError, FreshbandError, UnknownNameError
 
-__all__ = ["import_file", "imported_files"]
+__all__ = ["import_file", "imported_files", "imports_to_keep", "made_with"]
 
 _imported: list[Path] = []
 
@@ -17,6 +22,41 @@ _imported: list[Path] = []
 def imported_files() -> tuple[Path, ...]:
     """Return the files imported so far, absolute, in order."""
     return tuple(_imported)
+
+
+def imports_to_keep() -> dict[str, str]:
+    """Return what a saved result says of the files imported so far; nothing if there are none."""
+    return {"imported": json.dumps([str(path) for path in _imported])} if _imported else {}
+
+
+@contextmanager
+def made_with(source: object, kept: Mapping[str, Any]) -> Iterator[None]:
+    """Have an unknown name tell which files were imported when something was saved.
+
+    Parameters
+    ----------
+    source : path
+        What was saved, for the message.
+    kept : mapping
+        What was saved with it; under ``imported`` are the files, where there were any.
+
+    Raises
+    ------
+    UnknownNameError
+        In place of one from inside that says nothing of those files.
+    """
+    try:
+        yield
+    except UnknownNameError as error:
+        files = kept.get("imported", [])  # in a result's attributes as JSON
+        files = json.loads(files) if isinstance(files, str) else files
+        missing = [name for name in files if Path(name) not in _imported]
+        if not missing:
+            raise
+        told = " ".join(f"--import {shlex.quote(name)}" for name in missing)
+        raise UnknownNameError(
+            f"{source} was made with 'freshband {told}': give that again ({error})"
+        ) from None
 
 
 def import_file(path: Path) -> None:

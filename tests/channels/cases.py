@@ -39,10 +39,12 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "table": [
         {"states": [[1, 0, 1], [0, 1, 1], [0, 0, 0]], "wrap": True},
         {"means": np.linspace(0, 1, 20_000).reshape(-1, 2)},
+        {"means": np.linspace(0, 1, 20_000).reshape(-1, 2), "offset": "random"},
     ],
     "trace": [
         {"path": DATA / "states.csv", "wrap": True},
         {"path": DATA / "ratios.csv", "rounds_per_row": 7, "wrap": True},
+        {"path": DATA / "ratios.csv", "rounds_per_row": 7, "wrap": True, "offset": "random"},
         {"path": DATA / "quality.csv", "columns": "gw*", "threshold": -100.0, "wrap": True},
     ],
     "besson-1": [{}],

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from freshband.channels import Table, open_air
+from freshband.channels.base import same_air
 from freshband.channels.streams import FRAME
 from freshband.errors import ParameterError
 from tests.channels.margins import assert_share, draw, drawn
+from tests.simulation.refusing import refused
 
 STATES = [[1, 0, 1], [0, 1, 1], [0, 0, 0], [1, 1, 1]]
 
@@ -102,3 +104,83 @@ def test_bad_parameters(params: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError) as caught:
         Table(**params)
     assert str(caught.value) == message
+
+
+# ----------------------------------------------------------------------------------- where to begin
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+def test_an_offset_is_the_row_to_begin_with(wrap: bool) -> None:
+    model = Table(states=STATES, offset=2, wrap=wrap)
+    assert draw(model, 2).states.tolist() == STATES[2:]
+    assert model.n_rounds == (None if wrap else 2)
+    if wrap:
+        assert draw(model, 7).states.tolist() == [*STATES[2:], *STATES, STATES[0]]
+    else:
+        with refused(
+            ParameterError, "rounds must be at most 2, the length of the table from row 2"
+        ):
+            open_air(model, 3, 0)
+
+
+def test_a_random_offset_is_another_in_each_run() -> None:
+    rows = np.eye(60, dtype=int)  # a row tells which it is
+    began = {wrap: [] for wrap in (False, True)}
+    for wrap, firsts in began.items():
+        model = Table(states=rows, offset="random", wrap=wrap)
+        for run in range(600):
+            states = open_air(model, 51, 0, run).block(51).states
+            first = int(states[0].argmax())
+            expected = np.roll(rows, -first, axis=0)[:51]
+            np.testing.assert_array_equal(states, expected)
+            firsts.append(first)
+        assert firsts[0] == int(open_air(model, 51, 0, 0).block(1).states.argmax())
+    for wrap, places in {False: 10, True: 60}.items():
+        counts = np.bincount(began[wrap], minlength=places)
+        assert len(counts) == places
+        for count in counts:
+            assert_share(int(count), 600, 1 / places)
+
+
+def test_a_random_offset_needs_a_choice() -> None:
+    message = "offset='random' needs fewer rounds than the 4 of the table to have a choice, or "
+    with refused(ParameterError, message):
+        open_air(Table(states=STATES, offset="random"), 4, 0)
+    with refused(ParameterError, "offset='random' needs fewer rounds"):
+        open_air(Table(states=[[1, 0]], offset="random", wrap=True), 9, 0)
+    with refused(ParameterError, "rounds must be at most 4, the length of the table"):
+        open_air(Table(states=STATES, offset="random"), 5, 0)
+
+
+@pytest.mark.parametrize(
+    ("offset", "message"),
+    [
+        (4, "offset must be less than 4, the rows of the table, got 4"),
+        (-1, "offset must be a whole number >= 0 or 'random', got -1"),
+        (1.5, "offset must be a whole number >= 0 or 'random', got 1.5"),
+        ("any", "offset must be a whole number >= 0 or 'random', got 'any'"),
+        (True, "offset must be a whole number >= 0 or 'random', got True"),
+    ],
+)
+def test_offsets_that_are_none(offset: Any, message: str) -> None:
+    with refused(ParameterError, message):
+        Table(states=STATES, offset=offset)
+
+
+def test_tables_that_begin_elsewhere_differ() -> None:
+    model = Table(states=STATES, offset=1)
+    assert model == Table(states=STATES, offset=1)
+    assert model != Table(states=STATES)
+    assert hash(model) != hash(Table(states=STATES))
+
+
+def test_the_same_air_is_told_from_other() -> None:
+    recorded = Table(states=np.tile(STATES, (700, 1)))
+    assert same_air(recorded, 2800, 0, range(3))
+    assert not same_air(recorded, 2800, 0, range(1))
+    assert not same_air(Table(means=np.full((2000, 2), 0.5)), 2000, 0, range(3))
+    assert not same_air(Table(states=STATES, wrap=True, offset="random"), 50, 0, range(9))
+    late = np.ones((2000, 2))
+    late[-1] = 0.5  # only the last round differs between runs, and not between all
+    assert not same_air(Table(means=late), 2000, 0, range(20))
+    assert same_air(Table(means=late), 1999, 0, range(20))

@@ -307,3 +307,17 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "a.csv").mkdir()
     with pytest.raises(FileError, match=r"a\.csv: no such file"):
         Trace(path=tmp_path / "a.csv")
+
+
+def test_an_offset_counts_rows(tmp_path: Path) -> None:
+    path = save(tmp_path, ".csv", STATES)
+    model = Trace(path=path, rounds_per_row=2, offset=10)
+    assert model.n_rounds == 40
+    np.testing.assert_array_equal(draw(model, 40).states, np.repeat(STATES[10:], 2, axis=0))
+    with pytest.raises(ParameterError) as caught:
+        Trace(path=path, offset=30)
+    assert str(caught.value) == f"offset must be less than 30, the rows of {path}, got 30"
+    wrapped = Trace(path=path, offset="random", wrap=True)
+    runs = {open_air(wrapped, 30, 0, run).block(30).states.tobytes() for run in range(20)}
+    assert len(runs) > 10
+    assert all(np.frombuffer(run, np.uint8).sum() == STATES.sum() for run in runs)

@@ -64,6 +64,20 @@ def test_brackets_in_help_are_not_taken_for_markup(shell: Shell) -> None:
     assert "scheduler[:preset][+token...][@rule]" in text
 
 
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("command", ["", *COMMANDS, "flower", "flower new", "flower up"])
+def test_no_help_page_is_cut_off(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, command: str, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    done = shell(*command.split(), "--help")
+    assert done.code == 0
+    assert "…" not in done.out
+    assert max(map(len, done.out.splitlines())) <= width
+    if command == "simulate" and width >= 80:
+        assert "scheduler[:preset][+token...]" in done.out
+
+
 def test_version(shell: Shell) -> None:
     assert shell("--version") == (0, f"freshband {freshband.__version__}\n", "")
 
@@ -72,6 +86,7 @@ def test_version(shell: Shell) -> None:
     ("arguments", "message"),
     [
         (["simulte"], "No such command 'simulte'. Did you mean 'simulate'?"),
+        (["flower", "ne"], "No such command 'ne'. Did you mean 'new'?"),
         (["--versoin"], "No such option '--versoin'. Did you mean '--version'?"),
         (["simulate", "--rouns", "5"], "No such option '--rouns'. (Did you mean one of: "),
         (["simulate", "extra"], "Got unexpected extra argument"),
@@ -82,7 +97,9 @@ def test_version(shell: Shell) -> None:
     ],
 )
 def test_usage_errors_take_one_line(arguments: list[str], message: str, shell: Shell) -> None:
-    assert message in shell.refuses(*arguments)
+    line = shell.refuses(*arguments)
+    assert message in line
+    assert line.count("Did you mean") <= 1
 
 
 @pytest.mark.parametrize(
@@ -110,6 +127,56 @@ def test_an_interrupt_is_told_and_gives_130(shell: Shell, monkeypatch: pytest.Mo
     monkeypatch.setattr("freshband.simulate", interrupt, raising=False)
     assert shell("simulate", "--out", "x.nc") == (130, "", "interrupted\n")
     assert not list(Path.cwd().iterdir())
+
+
+# --------------------------------------------------------------------------------------- completion
+
+
+@pytest.mark.parametrize(
+    "said", [{}, {"COMP_WORDS": "freshband sim"}, {"COMP_WORDS": "freshband", "COMP_CWORD": "x"}]
+)
+def test_bash_must_say_what_to_complete(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, said: dict[str, str]
+) -> None:
+    monkeypatch.setenv("_FRESHBAND_COMPLETE", "complete_bash")
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    assert shell.refuses().startswith("_FRESHBAND_COMPLETE=complete_bash is for bash, which also")
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish", "powershell"])
+def test_shells_are_told_how_to_complete(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("_FRESHBAND_COMPLETE", f"source_{name}")
+    done = shell()
+    assert (done.code, done.err) == (0, "")
+    assert f"complete_{name}" in done.out
+    monkeypatch.setenv("_FRESHBAND_COMPLETE", f"complete_{name}")
+    for variable, value in {
+        "COMP_WORDS": "freshband sim",
+        "COMP_CWORD": "1",
+        "_TYPER_COMPLETE_ARGS": "freshband sim",
+        "_TYPER_COMPLETE_WORD_TO_COMPLETE": "sim",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }.items():
+        monkeypatch.setenv(variable, value)
+    done = shell()
+    assert (done.code, done.err) == (0, "")
+    assert "simulate" in done.out
+    assert "train" not in done.out
+
+
+def test_bash_completes(tmp_path: Path) -> None:
+    script = f"""
+        freshband() {{ {shlex.quote(str(PROGRAM))} "$@"; }}
+        eval "$(_FRESHBAND_COMPLETE=source_bash freshband)"
+        COMP_WORDS=(freshband simulate --pol) COMP_CWORD=2
+        _freshband_completion {shlex.quote(str(PROGRAM))}
+        echo "${{COMPREPLY[@]}}"
+    """
+    done = spawn("bash", "-c", script, folder=tmp_path)
+    assert (done.code, done.out, done.err) == (0, "--policies\n", "")
 
 
 # ------------------------------------------------------------------------------- files of one's own

@@ -75,6 +75,20 @@ def test_json_and_a_repetition(shell: Shell) -> None:
     assert fewer["policies"]["random"]["regret"]["se"] is None
 
 
+def test_runs_over_one_recording_say_what_differs(shell: Shell) -> None:
+    Path("air.csv").write_text("a,b,c\n" + "1,0,1\n0,1,1\n" * 4)
+    air = ["--channels", "trace", "--set", "channels.path=air.csv", "--policies", "random,cucb"]
+    found = answer(shell, *air, *SMALL, "--out", "it.nc")
+    assert found["same_air"] is True
+    assert found["policies"]["cucb"]["regret_fixed"]["se"] == 0
+    assert found["policies"]["cucb"]["final_loss"]["se"] > 0
+    told = " ".join(shell("compare", *air, *SMALL).out.split())
+    assert "all runs met the same states of the channels: it is that of data, weights," in told
+    assert shell("report", "it.nc", "--out", "it.html").code == 0
+    assert "All runs met the same states of the channels" in Path("it.html").read_text("utf-8")
+    assert answer(shell, *air, "--set", "channels.offset=random", *SMALL)["same_air"] is False
+
+
 def test_one_run_has_no_errors_to_show(shell: Shell) -> None:
     done = shell("compare", "--policies", "random,cucb", *SMALL[:-2], "--runs", 1)
     assert done.code == 0

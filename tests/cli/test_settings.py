@@ -26,10 +26,33 @@ from tests.simulation.refusing import refused
         ('"5"', "5"),
         ("a=b", "a=b"),
         ("", ""),
-        ("True", "True"),
+        ("True", True),
+        ("TRUE", True),
+        ("false", False),
+        ("None", None),
+        ("none", "none"),  # a setting of m-exp3
+        (".6", 0.6),
+        ("-.5", -0.5),
+        ("5.", 5.0),
+        ("+3", 3),
+        ("1_000", 1000),
+        (" .5 ", 0.5),
+        ("[.1,.9]", [0.1, 0.9]),
+        ("[+1, 2.,]", [1, 2.0]),
+        ("inf", "inf"),
+        ("-inf", "-inf"),
+        ("nan", "nan"),
+        ("007", "007"),  # the name of a column, not a number
+        ("1,2", "1,2"),
+        ("2024-05.csv", "2024-05.csv"),
+        ("3+4j", "3+4j"),
+        ("'5'", "'5'"),
+        ("[" * 100_000, "[" * 100_000),
+        ("9" * 5000, "9" * 5000),  # more digits than Python reads
+        ("." + "9" * 5000, 1.0),
     ],
 )
-def test_values_are_json_where_they_can_be(text: str, value: Any) -> None:
+def test_values_are_what_json_or_python_makes_of_them(text: str, value: Any) -> None:
     channels, policies = read_settings([f"key={text}"])
     assert channels == {"key": value}
     assert type(channels["key"]) is type(value)

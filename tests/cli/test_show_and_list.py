@@ -105,6 +105,8 @@ def test_list_of_nothing_known(shell: Shell) -> None:
         "'glr-cucb'?"
     )
     assert shell.refuses("list", "scheduler").endswith("did you mean 'schedulers'?")
+    known = shell.refuses("list", "sw").partition("known: ")[2].split(", ")
+    assert len(known) == len(set(known))  # 'random' is a scheduler and a matching
 
 
 def test_settings_of_a_run_are_explained(shell: Shell) -> None:

@@ -100,6 +100,45 @@ def test_traces_of_states_have_a_regret_against_the_best_fixed_set(
     assert "these channels have no means" in done.out
 
 
+def test_a_recording_played_again_has_nothing_random_in_it(shell: Shell, recording: Path) -> None:
+    source = ["--channels", "trace", "--set", f"path={recording}", "--set", "key=received"]
+    ask = ["simulate", *source, "--policies", "random,cucb", "--rounds", 300, "--runs", 5]
+    found = answer(shell, *ask, "--format", "json")
+    assert found["same_air"] is True
+    assert found["policies"]["cucb"]["mean_age"]["se"] == 0
+    assert found["policies"]["random"]["mean_age"]["se"] > 0
+    out = shell(*ask).out
+    rows = {line.split()[1]: line for line in out.splitlines() if line.startswith("│")}
+    assert "±" not in rows["cucb"]
+    assert rows["random"].count("±") == 4
+    told = " ".join(out.split())
+    assert "all 5 runs met the same states, nothing in them is random: ± is the standard" in told
+    assert "(offset=random begins each run elsewhere in the recording)" in told
+    for how in (["offset=random"], ["offset=random", "wrap=true"]):
+        more = [word for setting in how for word in ("--set", setting)]
+        found = answer(shell, *ask, *more, "--format", "json")
+        assert found["same_air"] is False
+        assert found["policies"]["cucb"]["mean_age"]["se"] > 0
+        told = " ".join(shell(*ask, *more).out.split())
+        assert "runs, which begin at random rows of one recording and are not independent" in told
+    assert answer(shell, *ask[:-2], "--runs", 1, "--format", "json")["same_air"] is False
+
+
+def test_a_result_remembers_that_its_runs_met_the_same_states(
+    shell: Shell, recording: Path
+) -> None:
+    source = ["--channels", "trace", "--set", f"path={recording}", "--set", "key=received"]
+    ask = ["simulate", *source, "--policies", "cucb", "--rounds", 300, "--runs", 2]
+    assert shell(*ask, "--out", "it.nc").code == 0
+    assert freshband.summarise(freshband.load_result("it.nc"))["same_air"] is True
+    assert shell("report", "it.nc", "--out", "it.html").code == 0
+    page = Path("it.html").read_text(encoding="utf-8")
+    assert "All runs met the same states of the channels, in which nothing is random" in page
+    assert shell("simulate", "--policies", "cucb", *SMALL, "--out", "other.nc").code == 0
+    assert shell("report", "other.nc", "--out", "other.html").code == 0
+    assert "met the same states" not in Path("other.html").read_text(encoding="utf-8")
+
+
 def test_settings_reach_channels_and_policies(shell: Shell) -> None:
     found = answer(
         shell,
@@ -116,8 +155,10 @@ def test_settings_reach_channels_and_policies(shell: Shell) -> None:
 
 def test_numbers_may_be_written_shortly(shell: Shell) -> None:
     ask = ["--policies", "random", "--rounds", "3e2", "--runs", "1_0", "--format", "json"]
-    found = answer(shell, "simulate", *ask)
+    air = ["--set", "mean_low=.6", "--set", "mean_high=+1", "--set", "n_breakpoints=1e0"]
+    found = answer(shell, "simulate", *ask, *air)
     assert (found["rounds"], found["runs"]) == (300, 10)
+    assert found["channel_options"] == {"mean_low": 0.6, "mean_high": 1.0, "n_breakpoints": 1}
 
 
 def test_the_table(shell: Shell) -> None:
@@ -146,6 +187,17 @@ def test_a_narrow_terminal_gets_fewer_columns(
         assert "…" not in out
         assert max(map(len, out.splitlines())) <= width
         assert ("no room for M rounds/s, Jain" in " ".join(out.split())) == (width < 160)
+
+
+@pytest.mark.parametrize("command", [["simulate", "--policies", "random,cucb"], ["bounds"]])
+def test_a_tiny_terminal_folds_and_cuts_nothing(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    done = shell(*command, *SMALL)
+    assert done.code == 0
+    assert "…" not in done.out
 
 
 def test_quiet_and_threads_are_accepted(shell: Shell) -> None:
@@ -240,6 +292,9 @@ def test_like_says_what_is_simulated(shell: Shell) -> None:
         ("--set n_channels=true", "n_channels must be a whole number >= 1, got True"),
         ("--set p_change=NaN", "p_change must be a number in [0, 1], got nan"),
         ("--set p_change=1.5", "p_change must be a number in [0, 1], got 1.5"),
+        ("--set p_change=-.5", "p_change must be a number in [0, 1], got -0.5"),
+        ("--set p_change=inf", "p_change must be a number in [0, 1], got 'inf'"),
+        ("--set n_channels=2.5", "n_channels must be a whole number >= 1, got 2.5"),
         ("--set glr-cucb.delta=2", "delta must be a number in (0, 1), got 2"),
         ("--set glr-cucb.dleta=2", "GlrCucb has no parameter 'dleta'; did you mean 'delta'?"),
         ("--set glr.delta=0.1", "options are given for policy 'glr', which is not simulated; "),

@@ -9,8 +9,8 @@ memory than one block.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,20 @@ from freshband.parameters import whole_number
 from freshband.registry import Registry
 from freshband.seeding import Role, check_seed, generator
 
-__all__ = ["Block", "ChannelModel", "Stream", "build", "open_air", "register", "registry"]
+__all__ = [
+    "Block",
+    "ChannelModel",
+    "Stream",
+    "at_most",
+    "build",
+    "open_air",
+    "register",
+    "registry",
+    "same_air",
+]
+
+
+_COMPARED: Final = 1024  # rounds of two runs compared at a time
 
 
 class Block(NamedTuple):
@@ -141,6 +154,19 @@ def build(
     return model
 
 
+def at_most(rounds: int, model: ChannelModel) -> int:
+    """Return a number of rounds nobody asked for, or what a shorter recording lasts.
+
+    Examples
+    --------
+    >>> recorded = build("table", states=[[1, 0], [0, 1], [1, 1]])
+    >>> at_most(20_000, recorded), at_most(20_000, build("piecewise"))
+    (3, 20000)
+    """
+    lasts: int | None = getattr(model, "n_rounds", None)
+    return rounds if lasts is None else min(rounds, lasts)
+
+
 def open_air(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Stream:
     """Open the air of one run: the same seed and run give the same air to everybody.
 
@@ -211,3 +237,23 @@ class _Checked:
     @property
     def changed(self) -> npt.NDArray[np.bool_]:
         return self._stream.changed
+
+
+def same_air(model: ChannelModel, rounds: int, seed: int, runs: Sequence[int]) -> bool:
+    """Whether several runs meet the very same states, as in a recording played again.
+
+    Examples
+    --------
+    >>> recorded = build("table", states=[[1, 0], [0, 1]], wrap=True)
+    >>> same_air(recorded, 100, 0, range(5)), same_air(build("piecewise"), 100, 0, range(5))
+    (True, False)
+    """
+    first, *others = runs
+    for run in others:
+        airs = [open_air(model, rounds, seed, each) for each in (first, run)]
+        for done in range(0, rounds, _COMPARED):
+            size = min(_COMPARED, rounds - done)
+            one, other = (air.block(size).states for air in airs)
+            if not np.array_equal(one, other):
+                return False
+    return len(others) > 0

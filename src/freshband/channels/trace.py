@@ -16,17 +16,14 @@ from freshband.channels.base import Stream, register
 from freshband.channels.fields import Count
 from freshband.channels.reading import Readings, read, suffix
 from freshband.channels.streams import MeansStream, StatesStream
-from freshband.channels.table import played
+from freshband.channels.table import Offset, check_offset, played
 from freshband.errors import FileError, ParameterError
+from freshband.locating import absolute
 from freshband.parameters import Parameters, whole_number
 
 __all__ = ["Trace"]
 
 Kind: TypeAlias = Literal["states", "ratios", "quality"]
-
-
-def _as_text(value: object) -> object:
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _as_names(value: object) -> object:
@@ -41,7 +38,7 @@ if TYPE_CHECKING:  # what may be given; what is kept are a string and a tuple of
     _Text: TypeAlias = str | os.PathLike[str]
     _Names: TypeAlias = str | Sequence[str]
 else:
-    _Text = Annotated[str, BeforeValidator(_as_text)]
+    _Text = Annotated[str, BeforeValidator(absolute)]
     _Names = Annotated[tuple[str, ...], BeforeValidator(_as_names)]
 
 
@@ -60,8 +57,9 @@ class Trace(Parameters):
     ----------
     path : str
         A ``.csv``, ``.csv.gz``, ``.npy``, ``.npz`` or ``.parquet`` file (the last needs the extra
-        ``traces``). The first line of a CSV names the columns, unless it is all numbers: then
-        they are called 0, 1, 2 and so on. Lines that begin with # are skipped.
+        ``traces``), kept as an absolute path. The first line of a CSV names the columns, unless
+        it is all numbers: then they are called 0, 1, 2 and so on. Lines that begin with # are
+        skipped.
     kind : {"auto", "states", "ratios", "quality"}, default "auto"
         What the numbers are. Auto: quality if ``threshold`` is given; else states if all are 0 or
         1, else ratios if all are in [0, 1], else an error.
@@ -80,11 +78,20 @@ class Trace(Parameters):
         How many rounds each row is played for.
     wrap : bool, default False
         Whether to begin again after the last row; otherwise the run may not be longer.
+    offset : int >= 0 or "random", default 0
+        The row to begin with. Random: another in each run, any row if ``wrap`` is true, else one
+        from which on the recording lasts.
 
     Notes
     -----
     Only ratios have means and breakpoints, the rounds at which a ratio changes. The file is read
     when the model is made and again only if it has changed.
+
+    States and quality hold nothing random: every run meets the same states, and standard errors
+    over runs are those of the policies' own random choices. With ``offset="random"`` they also
+    tell how much the beginning matters. They are not those of independent recordings: stretches
+    of one recording overlap unless it is much longer than a run, and where it wraps its end is
+    followed by its beginning, which nobody measured.
 
     Examples
     --------
@@ -108,6 +115,7 @@ class Trace(Parameters):
     threshold: float | None = None
     rounds_per_row: Count = 1
     wrap: bool = False
+    offset: Offset = 0
 
     @model_validator(mode="after")
     def _agree(self) -> Trace:
@@ -125,7 +133,8 @@ class Trace(Parameters):
                 raise ParameterError(
                     f"{name} must be left out for a {ending} file, got {_listed(value)!r}"
                 )
-        self._air()  # a bad file is the user's to know now, not at the first run
+        # a bad file is the user's to know now, not at the first run
+        check_offset(str(self.path), self.offset, len(self._air().rows))
         return self
 
     @property
@@ -138,6 +147,12 @@ class Trace(Parameters):
         """Whether the file holds ratios."""
         return self._air().kind == "ratios"
 
+    @property
+    def n_rounds(self) -> int | None:
+        """The rounds the recording lasts; None if it begins again after the last row."""
+        passed = 0 if self.offset == "random" else self.offset
+        return None if self.wrap else (len(self._air().rows) - passed) * self.rounds_per_row
+
     def start(
         self, rounds: int, structure: np.random.Generator, states: np.random.Generator
     ) -> Stream:
@@ -145,7 +160,13 @@ class Trace(Parameters):
         rounds = whole_number("rounds", rounds, at_least=1)
         air = self._air()
         pieces = played(
-            str(self.path), air.rows, rounds, rounds_per_row=self.rounds_per_row, wrap=self.wrap
+            str(self.path),
+            air.rows,
+            rounds,
+            rounds_per_row=self.rounds_per_row,
+            wrap=self.wrap,
+            offset=self.offset,
+            rng=structure,
         )
         if air.kind == "ratios":
             return MeansStream(rounds, self.n_channels, pieces, states)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Final, cast
 
 import typer
 
@@ -18,7 +20,8 @@ from freshband.cli import reproduce as reproduce_command
 from freshband.cli import show as show_command
 from freshband.cli import simulate as simulate_command
 from freshband.cli import train as train_command
-from freshband.errors import FreshbandError
+from freshband.cli.folding import Command, Group
+from freshband.errors import FreshbandError, ParameterError
 from freshband.plugins import import_file
 
 __all__ = ["app", "main"]
@@ -26,9 +29,12 @@ __all__ = ["app", "main"]
 # What all of typer's own complaints derive from; typer has no public name for it.
 _UsageError = cast(type[Exception], typer.BadParameter.__mro__[2])
 _INTERRUPTED = 130
+_COMPLETE: Final = "_FRESHBAND_COMPLETE"  # what a shell sets to ask for completions
+_HINT: Final = re.compile(r" \(?Did you mean [^?]*\?\)?")
 
 app = typer.Typer(
     name="freshband",
+    cls=Group,
     help=(
         "Fresh model updates over channels nobody can trust.\n\n"
         "M clients share N channels of unknown, changing quality. Compare the schedulers that "
@@ -41,19 +47,18 @@ app = typer.Typer(
         "  freshband list schedulers"
     ),
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("simulate")(simulate_command.simulate)
-app.command("train")(train_command.train)
-app.command("compare")(compare_command.compare)
-app.command("reproduce")(reproduce_command.reproduce)
-app.command("report")(report_command.report)
-app.command("bounds")(bounds_command.bounds)
-app.command("show")(show_command.show)
-app.command("list")(list_command.list_things)
+app.command("simulate", cls=Command)(simulate_command.simulate)
+app.command("train", cls=Command)(train_command.train)
+app.command("compare", cls=Command)(compare_command.compare)
+app.command("reproduce", cls=Command)(reproduce_command.reproduce)
+app.command("report", cls=Command)(report_command.report)
+app.command("bounds", cls=Command)(bounds_command.bounds)
+app.command("show", cls=Command)(show_command.show)
+app.command("list", cls=Command)(list_command.list_things)
 app.add_typer(flower_command.app, name="flower")
 
 
@@ -90,6 +95,7 @@ def main() -> None:
     """Run the command line: errors of the user end with exit code 2 and one line."""
     arguments = sys.argv[1:] or ["--help"]
     try:
+        _check_completion()
         code = app(arguments, prog_name="freshband", standalone_mode=False)
     except (FreshbandError, MemoryError, _UsageError) as error:
         _complain(error)
@@ -101,7 +107,22 @@ def main() -> None:
     sys.exit(code or 0)
 
 
+def _check_completion() -> None:
+    """Refuse to complete for bash where it did not say what; typer would fail with a traceback."""
+    if os.environ.get(_COMPLETE) != "complete_bash":
+        return
+    if "COMP_WORDS" not in os.environ or not os.environ.get("COMP_CWORD", "").isdecimal():
+        raise ParameterError(
+            f"{_COMPLETE}=complete_bash is for bash, which also sets COMP_WORDS and COMP_CWORD; "
+            "'freshband --show-completion' prints what to tell bash"
+        )
+
+
 def _complain(error: Exception) -> None:
     tell = getattr(error, "format_message", error.__str__)  # usage errors name the option there
+    text = " ".join(tell().split()) or type(error).__name__
+    hints = _HINT.findall(text)
+    if len(hints) > 1:  # typer and click each add one
+        text = _HINT.sub("", text) + hints[0]
     typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-    typer.echo(" ".join(tell().split()) or type(error).__name__, err=True)
+    typer.echo(text, err=True)

@@ -168,7 +168,7 @@ def _print_tables(
         f"{air.best:.3g}, least gap {gap}",
     )
     for heading in ("result", "variant", "bound", "about", "but"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     table.columns[2].justify = "right"
     for entry in entries:
         sign = "≥" if entry.bound.kind == "lower" else "≤"
@@ -182,8 +182,9 @@ def _print_tables(
         )
     console.print(table)
     simulated = Table(title=f"simulated: piecewise air, {result.sizes['run']} runs")
-    for heading in ("policy", "regret, oracle by age", "regret, oracle by turns"):
-        simulated.add_column(heading, justify="left" if heading == "policy" else "right")
+    simulated.add_column("policy", overflow="fold")
+    for heading in ("regret, oracle by age", "regret, oracle by turns"):
+        simulated.add_column(heading, justify="right", overflow="fold")
     for name, row in summarise(result)["policies"].items():
         simulated.add_row(name, _cell(row["regret"]), _cell(row["regret_rotate"]))
     console.print(simulated)

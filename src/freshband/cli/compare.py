@@ -17,8 +17,9 @@ from freshband.cli.settings import (
     WhereOption,
     given_options,
 )
-from freshband.cli.training import merge_layers, need_extra, read_file, read_sets
+from freshband.cli.training import merge_layers, need_extra, read_file, read_like, read_sets
 from freshband.errors import ParameterError
+from freshband.plugins import made_with
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -130,10 +131,10 @@ def compare(
         check_writable(out)
     if plot is not None:
         _check_plot(plot, out)
-    request = _request(context.params, given_options(context))
-    result = train_all(
-        **request, backend=backend.value, address=address, gpus=gpus, progress=not quiet
-    )
+    request, facts = _request(context.params, given_options(context))
+    where: dict[str, Any] = {"backend": backend.value, "address": address, "gpus": gpus}
+    with made_with(like, facts):
+        result = train_all(**request, **where, progress=not quiet)
     if out is not None:
         save_comparison(result, out)
     if plot is not None:
@@ -155,16 +156,20 @@ def _check_plot(plot: Path, out: Path | None) -> None:
         raise ParameterError(f"--out and --plot must name two files, got {plot} twice")
 
 
-def _request(params: dict[str, Any], given: set[str]) -> dict[str, Any]:
-    """Put together what is compared: a saved comparison, then a file, then the command line."""
+def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Put together what is compared: a saved comparison, then a file, then the command line.
+
+    Returned with it is what the saved one says of the files imported when it was made.
+    """
     layers = [] if params["config"] is None else [read_file(params["config"])]
     base: dict[str, Any] = {}
     options: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     chosen = {"policies": params["policies"], "runs": params["runs"]}
     if params["like"] is not None:
         from freshband.federated.comparison import load_comparison, read_comparison
 
-        saved = read_comparison(load_comparison(params["like"]))
+        saved, facts = read_like(params["like"], load_comparison, read_comparison)
         base, options = saved["settings"].model_dump(), saved["policy_options"]
         chosen = {name: saved[name] for name in chosen}
     for layer in layers:
@@ -184,13 +189,14 @@ def _request(params: dict[str, Any], given: set[str]) -> dict[str, Any]:
         layer.put("dataset", "data_dir", str(params["data_dir"]))
     own = {name: layer.options.pop(name) for name in names if name in layer.options}
     kept = {name: values for name, values in options.items() if name in names}
-    return {
+    wanted = {
         **chosen,
         "settings": merge_layers(base, [*layers, layer]),
         "policy_options": {
             name: {**kept.get(name, {}), **own.get(name, {})} for name in own | kept
         },
     }
+    return wanted, facts
 
 
 # ------------------------------------------------------------------------------------------ table
@@ -213,7 +219,7 @@ def _print_table(result: xr.Dataset, written: list[Path]) -> None:
         table = Table(title=_title(summary), caption=_caption(summary, dropped))
         table.add_column("policy", no_wrap=True)
         for heading in columns:
-            table.add_column(heading, justify="right")
+            table.add_column(heading, justify="right", overflow="fold")
         for i, name in enumerate(summary["policies"]):
             table.add_row(name, *(column[i] for column in columns.values()))
         width = Measurement.get(console, console.options.update(max_width=1000), table).maximum
@@ -273,6 +279,9 @@ def _caption(summary: dict[str, Any], dropped: list[str]) -> str:
     row = summary["policies"][first]
     error = " ± its standard error" if summary["runs"] > 1 else ""
     oracle = "mean+age oracle's" if row["regret"] else "best fixed set's (no means known)"
+    if summary["same_air"]:
+        error += " (all runs met the same states of the channels: it is that of data, weights, "
+        error += "batches and a policy's own random choices)"
     caption = (
         f"below each mean: paired difference to {first}{error}; accuracy after the last round; "
         f"spread: of accuracy over clients; regret: age beyond the {oracle}"

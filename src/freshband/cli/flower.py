@@ -14,12 +14,14 @@ from typing import Annotated
 
 import typer
 
+from freshband.cli.folding import Command, Group
 from freshband.cli.settings import read_number, read_setting
 from freshband.errors import FreshbandError, ParameterError, nearest, shown
 
 __all__ = ["app"]
 
 app = typer.Typer(
+    cls=Group,
     help="Real clients on the wire: make a Flower app, and run it as real processes over TLS.",
     invoke_without_command=True,
     rich_markup_mode="rich",
@@ -40,7 +42,7 @@ def _need_extra() -> None:
             )
 
 
-@app.command()
+@app.command(cls=Command)
 def new(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write, empty or new.")],
     clients: Annotated[
@@ -73,7 +75,7 @@ def new(
     typer.echo(f"run it with: freshband flower up {where}")
 
 
-@app.command()
+@app.command(cls=Command)
 def up(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Folder of the Flower app.")

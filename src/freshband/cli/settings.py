@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Sequence
 from enum import StrEnum
@@ -20,6 +21,7 @@ __all__ = [
     "read_number",
     "read_setting",
     "read_settings",
+    "read_value",
 ]
 
 
@@ -77,8 +79,6 @@ def read_number(text: str | float) -> Any:
 def read_setting(setting: str, form: str) -> tuple[str, str, Any]:
     """Return what stands before the last dot, the key after it, and the value.
 
-    Values are JSON where they can be (numbers, true, null, lists), else text.
-
     Examples
     --------
     >>> read_setting("channels.n_channels=15", "TABLE.key=value")
@@ -88,16 +88,36 @@ def read_setting(setting: str, form: str) -> tuple[str, str, Any]:
     before, _, key = name.strip().rpartition(".")
     if not equals or not key:
         raise ParameterError(f"--set must be {form}, got {setting!r}")
+    return before, key, read_value(text)
+
+
+def read_value(text: str) -> Any:
+    """Return a value as JSON or Python writes it (numbers, truth values, none, lists), else text.
+
+    Examples
+    --------
+    >>> [read_value(text) for text in (".6", "1_000", "true", "None", "[.1, .9]", "paper")]
+    [0.6, 1000, True, None, [0.1, 0.9], 'paper']
+    """
+    plain = text.strip()
+    if plain.lower() in ("true", "false"):
+        return plain.lower() == "true"
     try:
-        return before, key, json.loads(text)
-    except json.JSONDecodeError:
-        return before, key, text
+        return json.loads(text)
+    except (ValueError, RecursionError):  # a number may have too many digits
+        pass
+    # Python's numbers and lists only: its texts, tuples and tables would change what texts mean.
+    if plain != "None" and not plain.startswith(tuple("[+-.0123456789")):
+        return text
+    try:
+        value = ast.literal_eval(plain)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+    return value if value is None or isinstance(value, int | float | list) else text
 
 
 def read_settings(settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Return the channels' settings and each policy's.
-
-    Values are JSON where they can be (numbers, true, null, lists), else text.
+    """Return the channels' settings and each policy's; `read_value` reads the values.
 
     Examples
     --------

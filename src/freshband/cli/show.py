@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from freshband.cli.settings import read_number, read_settings
+from freshband.cli.settings import given_options, read_number, read_settings
 from freshband.errors import ParameterError
 
 __all__ = ["show"]
 
 
 def show(
+    context: typer.Context,
     channels: Annotated[
         str,
         typer.Argument(help="Channel model or named instance; see 'freshband list channels'."),
@@ -28,7 +29,12 @@ def show(
         ),
     ] = None,
     rounds: Annotated[
-        int, typer.Option(parser=read_number, metavar="<int>", help="Number of rounds T.")
+        int,
+        typer.Option(
+            parser=read_number,
+            metavar="<int>",
+            help="Number of rounds T; by default all of a shorter recording.",
+        ),
     ] = 20_000,
     seed: Annotated[
         int,
@@ -53,8 +59,10 @@ def show(
       freshband show piecewise --set n_channels=8 --set n_breakpoints=3
 
       freshband show jammer --set pattern=sweep --set dwell=200 --rounds 5000 --out jammer.pdf
+
+      freshband show trace --set path=FILE.csv
     """
-    from freshband.channels.base import build
+    from freshband.channels.base import at_most, build
     from freshband.reporting.channel_map import draw
     from freshband.reporting.curves import check_figure, save_figure
 
@@ -62,6 +70,9 @@ def show(
     channel_options, policy_options = read_settings(settings or [])
     if policy_options:
         raise ParameterError("show has no policies: --set must be key=value")
-    figure = draw(build(channels, channel_options), rounds, seed, run)
+    model = build(channels, channel_options)
+    if "rounds" not in given_options(context):
+        rounds = at_most(rounds, model)
+    figure = draw(model, rounds, seed, run)
     save_figure(figure, out)
     typer.echo(f"wrote {out}")

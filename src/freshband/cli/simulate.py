@@ -65,7 +65,12 @@ def simulate(
         int, typer.Option(parser=read_number, metavar="<int>", help="Number of clients M.")
     ] = 2,
     rounds: Annotated[
-        int, typer.Option(parser=read_number, metavar="<int>", help="Number of rounds T.")
+        int,
+        typer.Option(
+            parser=read_number,
+            metavar="<int>",
+            help="Number of rounds T; by default all of a shorter recording.",
+        ),
     ] = 20_000,
     runs: Annotated[
         int,
@@ -102,7 +107,13 @@ def simulate(
     plot: Annotated[
         Path | None, typer.Option(help="Draw curves with standard-error bands (png, pdf, svg).")
     ] = None,
-    measure: Annotated[Measure, typer.Option(help="What the plot shows.")] = Measure.regret,
+    measure: Annotated[
+        Measure,
+        typer.Option(
+            metavar="MEASURE",  # the names alone would take half of a narrow page
+            help=f"What the plot shows: {', '.join(Measure)}.",
+        ),
+    ] = Measure.regret,
     log: Annotated[
         bool, typer.Option("--log", help="Logarithmic axis, for policies orders apart.")
     ] = False,
@@ -134,8 +145,9 @@ def simulate(
     """
     from freshband import save_result, summarise
     from freshband import simulate as run_simulation
-    from freshband.channels.base import build
+    from freshband.channels.base import at_most, build
     from freshband.files import check_writable
+    from freshband.plugins import made_with
 
     if out is not None:
         check_writable(out)
@@ -151,19 +163,18 @@ def simulate(
         "seed": seed,
         "points": points,
     }
+    given = given_options(context)
+    kept: dict[str, Any] = {}
     if like is not None:
-        request = _repeat(like, request, given_options(context))
-    model = build(request.pop("channels"), request.pop("channel_options"))
-    if plot is not None:
-        _check_plot(plot, out, measure.value, has_means=model.has_means)
-    result = run_simulation(
-        model,
-        **request,
-        threads=threads,
-        backend=backend.value,
-        address=address,
-        progress=not quiet,
-    )
+        request, kept = _repeat(like, request, given)
+    with made_with(like, kept):
+        model = build(request.pop("channels"), request.pop("channel_options"))
+        if like is None and "rounds" not in given:
+            request["rounds"] = at_most(rounds, model)
+        if plot is not None:
+            _check_plot(plot, out, measure.value, has_means=model.has_means)
+        where: dict[str, Any] = {"threads": threads, "backend": backend.value, "address": address}
+        result = run_simulation(model, **request, **where, progress=not quiet)
     if out is not None:
         save_result(result, out)
     if plot is not None:
@@ -176,16 +187,24 @@ def simulate(
         _print_table(result, [path for path in (out, plot) if path is not None])
 
 
-def _repeat(like: Path, request: dict[str, Any], given: set[str]) -> dict[str, Any]:
-    """Return the configuration saved in a result, with what else was asked for."""
+def _repeat(
+    like: Path, request: dict[str, Any], given: set[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the configuration saved in a result, with what else was asked for, and its facts."""
     from freshband import load_result
+    from freshband.locating import find_again
     from freshband.simulation.result import read_config
 
     for name, option in {"channels": "channels", "policies": "policies", "settings": "set"}.items():
         if name in given:
             raise ParameterError(f"--like says what is simulated: leave out --{option}")
-    saved = read_config(load_result(like))
-    return {name: request[name] if name in given else value for name, value in saved.items()}
+    result = load_result(like)
+    saved = read_config(result)
+    saved["channel_options"], notes = find_again(saved["channel_options"], Path(like).parent)
+    for note in notes:
+        typer.echo(f"note: {note}", err=True)
+    wanted = {name: request[name] if name in given else value for name, value in saved.items()}
+    return wanted, result.attrs
 
 
 def _check_plot(plot: Path, out: Path | None, measure: str, *, has_means: bool) -> None:
@@ -216,11 +235,11 @@ def _print_table(result: xr.Dataset, written: list[Path]) -> None:
         console = Console(width=200)
     dropped: list[str] = []
     while True:
-        caption = _caption(main, best, summary["runs"], dropped)
+        caption = _caption(main, best, summary, dropped)
         table = Table(title=_title(summary), caption=caption)
         table.add_column("policy", no_wrap=True)
         for heading in columns:
-            table.add_column(heading, justify="right")
+            table.add_column(heading, justify="right", overflow="fold")
         for i, name in enumerate(summary["policies"]):
             cells = [column[i] for column in columns.values()]
             table.add_row(f"[bold]{name}[/bold]" if name == best else name, *cells)
@@ -239,15 +258,20 @@ def _columns(
     result: xr.Dataset, rows: dict[str, Any], main: str, best: str
 ) -> dict[str, list[str]]:
     """Return the table's columns by heading, a cell for each policy."""
+    from freshband.simulation.result import mean_and_error
+
     columns: dict[str, list[str]] = {}
+    same = "same_air" in result.attrs
     for name, row in rows.items():
         speed, alarmed = row["rounds_per_second"], row["alarms"]
+        difference = result[main].sel(policy=name) - result[main].sel(policy=best)
+        behind = mean_and_error(difference.values)
         cells = {
-            main: _cell(row[main]),
-            "vs rotate": _cell(row["regret_rotate"]),
-            "behind best": "—" if name == best else _paired(result, main, name, best),
-            "mean age": _cell(row["mean_age"], 3),
-            "cum. variance": _cell(row["cumulative_variance"]),
+            main: _cell(row[main], same_air=same),
+            "vs rotate": _cell(row["regret_rotate"], same_air=same),
+            "behind best": "—" if name == best else "+" + _cell(behind, same_air=same),
+            "mean age": _cell(row["mean_age"], 3, same_air=same),
+            "cum. variance": _cell(row["cumulative_variance"], same_air=same),
             "oldest": _cell(row["max_age"], error=False),
             "Jain": _cell(row["jain"], 3, error=False),
             "alarms": _cell(alarmed, 1, error=False) if alarmed["mean"] else "—",
@@ -268,8 +292,18 @@ def _title(summary: dict[str, Any]) -> str:
     )
 
 
-def _caption(main: str, best: str, runs: int, dropped: list[str]) -> str:
+def _caption(main: str, best: str, summary: dict[str, Any], dropped: list[str]) -> str:
+    runs = summary["runs"]
     error = "mean ± standard error over runs" if runs > 1 else "one run: no standard errors"
+    if runs > 1 and summary["channel_options"].get("offset") == "random":
+        error += ", which begin at random rows of one recording and are not independent"
+    if summary["same_air"]:
+        error = (
+            f"all {runs} runs met the same states, nothing in them is random: ± is the standard "
+            "error of a policy's own random choices, left out where it makes none"
+        )
+        if summary["channels"] in ("trace", "table"):
+            error += " (offset=random begins each run elsewhere in the recording)"
     yardstick = {
         "regret": "age beyond the mean+age oracle's",
         "regret_fixed": "age beyond the best fixed set's (these channels have no means)",
@@ -278,18 +312,17 @@ def _caption(main: str, best: str, runs: int, dropped: list[str]) -> str:
     return caption + (f"; no room for {', '.join(dropped)}" if dropped else "")
 
 
-def _cell(value: dict[str, float | None] | None, digits: int = 0, error: bool = True) -> str:
+def _cell(
+    value: dict[str, float | None] | None,
+    digits: int = 0,
+    *,
+    error: bool = True,
+    same_air: bool = False,
+) -> str:
+    """Return a mean and its error; one of 0 is none where nothing could differ between runs."""
     if value is None or value["mean"] is None:
         return "—"
     text = f"{value['mean']:,.{digits}f}"
-    if error and value["se"] is not None:
+    if error and value["se"] is not None and not (same_air and value["se"] == 0):
         text += f" ± {value['se']:,.{digits}f}"
-    return text
-
-
-def _paired(result: xr.Dataset, measure: str, name: str, best: str) -> str:
-    difference = (result[measure].sel(policy=name) - result[measure].sel(policy=best)).values
-    text = f"+{difference.mean():,.0f}"
-    if len(difference) > 1:
-        text += f" ± {difference.std(ddof=1) / len(difference) ** 0.5:,.0f}"
     return text

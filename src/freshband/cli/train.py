@@ -16,8 +16,16 @@ from freshband.cli import options, panels
 from freshband.cli.job import Job, interruptible
 from freshband.cli.live import Watch
 from freshband.cli.settings import Format, given_options
-from freshband.cli.training import Layer, merge_layers, need_extra, read_file, read_sets
+from freshband.cli.training import (
+    Layer,
+    merge_layers,
+    need_extra,
+    read_file,
+    read_like,
+    read_sets,
+)
 from freshband.errors import ParameterError
+from freshband.plugins import made_with
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -165,10 +173,11 @@ def train(
         _refuse_beside_resume(given - _WITH_RESUME)
         job = Job.resumed(resume)
     else:
-        chosen = _choose(context.params, given)
+        chosen, kept = _choose(context.params, given)
         if out is None and (tensorboard or given & {"checkpoint_every", "keep"}):
             raise ParameterError("checkpoints and TensorBoard need a folder: give --out DIR")
-        job = Job.begun(chosen, out, checkpoint_every, keep)
+        with made_with(like, kept):
+            job = Job.begun(chosen, out, checkpoint_every, keep)
     for note in [] if job.run is None else job.run.notes:
         typer.echo(f"note: {note}", err=True)
     try:
@@ -183,8 +192,11 @@ def train(
         raise typer.Exit(_INTERRUPTED)
 
 
-def _choose(params: dict[str, Any], given: set[str]) -> Training:
-    """Put the settings together: a result's, then a file's, then the command line's."""
+def _choose(params: dict[str, Any], given: set[str]) -> tuple[Training, dict[str, Any]]:
+    """Put the settings together: a result's, then a file's, then the command line's.
+
+    Returned with them is what the result says of the files imported when it was made.
+    """
     layer = read_sets(params["settings"] or [])
     for name in _FIELDS:
         if name in given:
@@ -195,11 +207,13 @@ def _choose(params: dict[str, Any], given: set[str]) -> Training:
     if params["config"] is not None:
         layers.insert(0, read_file(params["config"]))
     base: dict[str, Any] = {}
+    kept: dict[str, Any] = {}
     if params["like"] is not None:
         from freshband.federated.result import load_training, read_settings
 
-        base = read_settings(load_training(params["like"])).model_dump()
-    return merge_layers(base, layers)
+        saved, kept = read_like(params["like"], load_training, read_settings)
+        base = saved.model_dump()
+    return merge_layers(base, layers), kept
 
 
 def _refuse_beside_resume(others: set[str]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
 
 from freshband.cli.settings import read_setting
 from freshband.errors import (
@@ -18,11 +20,16 @@ from freshband.errors import (
     reason,
     shown,
 )
+from freshband.plugins import made_with
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from freshband.federated.settings import Training
 
-__all__ = ["Layer", "merge_layers", "need_extra", "read_file", "read_sets"]
+Saved = TypeVar("Saved")
+
+__all__ = ["Layer", "merge_layers", "need_extra", "read_file", "read_like", "read_sets"]
 
 # Names that have options of their own, and where the settings keep those.
 TABLES = {
@@ -82,6 +89,22 @@ def read_file(path: Path) -> Layer:
                 else:
                     layer.put(key, name, option)
     return layer
+
+
+def read_like(
+    like: Path,
+    load: Callable[[Path], xr.Dataset],
+    read: Callable[[xr.Dataset, Path, list[str]], Saved],
+) -> tuple[Saved, dict[str, Any]]:
+    """Return what a saved result was made with, and the attributes that say more of that."""
+    path = Path(like)
+    result = load(path)
+    notes: list[str] = []
+    with made_with(path, result.attrs):
+        saved = read(result, path.parent, notes)
+    for note in notes:
+        typer.echo(f"note: {note}", err=True)
+    return saved, result.attrs
 
 
 def read_sets(settings: Sequence[str], policies: Sequence[str] = ()) -> Layer:

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from freshband import __version__
 from freshband.backends import Backend, open_backend
+from freshband.channels.base import same_air
 from freshband.errors import ParameterError, shown
 from freshband.federated.aggregation import AGGREGATIONS
 from freshband.federated.clients import name_device, pick_device
@@ -23,6 +25,7 @@ from freshband.federated.records import RoundRecord
 from freshband.federated.result import LIBRARIES, collect_records, measure_training
 from freshband.federated.settings import Training
 from freshband.parameters import whole_number
+from freshband.plugins import imports_to_keep
 from freshband.policy import Policy, parse_policy, read_options
 from freshband.sealed import load_sealed, save_sealed, versions_of
 from freshband.simulation.monte_carlo import Plan, name_policies, play_run, progress_bar
@@ -143,6 +146,8 @@ def compare(
         versions=versions_of(LIBRARIES),
         device=name_device(pick_device(settings.device)),
         seconds=time.perf_counter() - began,
+        **imports_to_keep(),
+        **({"same_air": 1} if _share_air(next(iter(asked.values()))) else {}),
     )
 
 
@@ -273,6 +278,13 @@ def _oracle_ages(settings: Training, oracle: Policy) -> NDArray[np.int64]:
     return play_run(plan, settings.run, yardsticks=False).tallies[0].age_curve
 
 
+def _share_air(settings: Sequence[Training]) -> bool:
+    """Whether all runs met the same states of the channels."""
+    some = settings[0]
+    runs = [each.run for each in settings]
+    return same_air(some.build_channels(), some.rounds, some.seed, runs)
+
+
 # ------------------------------------------------------------------------------------------ files
 
 
@@ -293,8 +305,12 @@ def load_comparison(path: str | os.PathLike[str]) -> xr.Dataset:
     return load_sealed(path, _FORMAT)
 
 
-def read_comparison(result: object) -> dict[str, Any]:
+def read_comparison(
+    result: object, folder: Path | None = None, notes: list[str] | None = None
+) -> dict[str, Any]:
     """Return what a comparison was made with: `compare` with it gives the same again.
+
+    Recordings that are gone are looked for in ``folder``; ``notes`` gets a word on each found.
 
     Examples
     --------
@@ -307,7 +323,7 @@ def read_comparison(result: object) -> dict[str, Any]:
             f"result must come from compare or load_comparison, got {shown(result)}"
         )
     config: dict[str, Any] = json.loads(result.attrs["config"])
-    return {**config, "settings": Training(**config["settings"])}
+    return {**config, "settings": Training.as_stored(config["settings"], folder, notes)}
 
 
 # ---------------------------------------------------------------------------------------- summary
@@ -328,7 +344,8 @@ def summarise_comparison(result: xr.Dataset) -> dict[str, Any]:
         ``policies.<name>.<measure>`` is ``{"mean": …, "se": …}``, or None where the measure does
         not apply; a standard error of a single run is None. ``policies.<name>.versus_first`` holds
         the same of the differences to the first policy, run by run. Around it stand settings,
-        seed and versions.
+        seed and versions. Where ``same_air`` is true all runs met the same states of the channels:
+        standard errors then say nothing of the air.
     """
     config = read_comparison(result)
     measures = measure_comparison(result)
@@ -356,6 +373,7 @@ def summarise_comparison(result: xr.Dataset) -> dict[str, Any]:
         "policies": policies,
         "policy_options": config["policy_options"],
         "config": settings.model_dump(mode="json"),
+        "same_air": bool(result.attrs.get("same_air", 0)),
         "seconds": result.attrs["seconds"],
         "device": result.attrs["device"],
         "freshband": result.attrs["freshband"],

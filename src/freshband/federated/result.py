@@ -16,6 +16,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +28,7 @@ from freshband.errors import ParameterError, shown
 from freshband.federated.clients import name_device, pick_device
 from freshband.federated.records import RoundRecord
 from freshband.federated.settings import Training
+from freshband.plugins import imports_to_keep
 from freshband.sealed import load_sealed, save_sealed, versions_of
 
 __all__ = [
@@ -95,6 +97,7 @@ def collect_records(
             "versions": versions_of(LIBRARIES),
             "device": device or name_device(pick_device(settings.device)),
             "seconds": float(data["seconds"][1].sum() if seconds is None else seconds),
+            **imports_to_keep(),
         },
     )
 
@@ -116,9 +119,14 @@ def load_training(path: str | os.PathLike[str]) -> xr.Dataset:
     return load_sealed(path, _FORMAT)
 
 
-def read_settings(result: object) -> Training:
-    """Return the settings a result was made with: they give the same run again."""
-    return Training(**json.loads(_check(result).attrs["config"]))
+def read_settings(
+    result: object, folder: Path | None = None, notes: list[str] | None = None
+) -> Training:
+    """Return the settings a result was made with: they give the same run again.
+
+    Recordings that are gone are looked for in ``folder``; ``notes`` gets a word on each found.
+    """
+    return Training.as_stored(json.loads(_check(result).attrs["config"]), folder, notes)
 
 
 def _check(result: object) -> xr.Dataset:

@@ -31,7 +31,13 @@ import xarray as xr
 from torch import nn
 
 from freshband.channels.base import ChannelModel
-from freshband.errors import FileError, FreshbandError, SequenceError, reason
+from freshband.errors import (
+    FileError,
+    FreshbandError,
+    SequenceError,
+    UnknownNameError,
+    reason,
+)
 from freshband.federated.checkpoint import (
     Checkpoint,
     has_checkpoint,
@@ -57,6 +63,7 @@ from freshband.federated.terms import (
 )
 from freshband.files import make_folder, sweep
 from freshband.parameters import file_path, whole_number
+from freshband.plugins import imported_files, made_with
 
 try:
     import fcntl
@@ -270,6 +277,7 @@ def start_run(
         keep=whole_number("keep", keep, at_least=1),
         objects={name: fingerprint(value) for name, value in own.items()},
         versions=versions(),
+        imported=[str(path) for path in imported_files()],
     )
     make_folder(home)  # before anything is loaded
     _refuse_run(home)
@@ -320,12 +328,13 @@ def resume_run(
     terms = read_terms(home)
     own = _given(dataset=dataset, model=model, channels=channels, partition=partition)
     check_objects(own, terms)
-    notes = version_notes(terms)
-    if not has_checkpoint(_checkpoints(home)):
-        return Run(home, terms, Federation(terms.settings, **own), notes=notes)
-    found = load_checkpoint(_checkpoints(home))
-    notes += [f"damaged checkpoint, not used: {which}" for which in found.damaged]
-    federation, records = _restore(home, terms, found, own)
+    notes = [*terms.notes, *version_notes(terms)]
+    with made_with(terms_path(home), {"imported": terms.imported}):
+        if not has_checkpoint(_checkpoints(home)):
+            return Run(home, terms, Federation(terms.settings, **own), notes=notes)
+        found = load_checkpoint(_checkpoints(home))
+        notes += [f"damaged checkpoint, not used: {which}" for which in found.damaged]
+        federation, records = _restore(home, terms, found, own)
     return Run(home, terms, federation, records, notes, found.round)
 
 
@@ -334,14 +343,20 @@ def _restore(
 ) -> tuple[Federation, list[RoundRecord]]:
     where = f"round {found.round} in {_checkpoints(home)}"
     facts = found.facts.get("federation", {})
-    new = Training().model_dump(mode="json")  # settings an older version did not have
-    if {**new, **facts.get("settings", {})} != terms.settings.model_dump(mode="json"):
+    try:  # gives the settings an older version did not have their defaults
+        settings = Training.as_stored(facts.get("settings", {}), home).model_dump(mode="json")
+    except UnknownNameError:
+        raise
+    except (FreshbandError, TypeError) as error:
+        raise FileError(f"cannot read the settings of {where}: {reason(error)}") from None
+    if settings != terms.settings.model_dump(mode="json"):
         raise FileError(f"{where} is a checkpoint of other settings than {terms_path(home)} has")
     try:
         records = _unstack(_of(found.tensors, _RECORDS), found.round)
     except (KeyError, TypeError, ValueError) as error:
         raise FileError(f"cannot read the records of {where}: {reason(error)}") from None
-    return Federation.restore(_of(found.tensors, _STATE), facts, **own), records
+    now = {**facts, "settings": settings}
+    return Federation.restore(_of(found.tensors, _STATE), now, **own), records
 
 
 def _of(tensors: Mapping[str, torch.Tensor], owner: str) -> dict[str, torch.Tensor]:

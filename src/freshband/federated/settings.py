@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, final
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from freshband.channels.base import ChannelModel, build, registry
 from freshband.errors import ParameterError
 from freshband.federated.aggregation import Aggregation
 from freshband.federated.contribution import ColdStart, LeaveOneOut
+from freshband.locating import find_again, with_absolute_files
 from freshband.parameters import Parameters
 from freshband.policy import Policy, parse_policy
 
@@ -151,6 +154,11 @@ class Training(Parameters):
     path: Literal["auto", "threads", "stacked", "graphs"] = "auto"
     workers: Count | None = None
 
+    @field_validator("channel_options", "dataset_options")
+    @classmethod
+    def _find_from_anywhere(cls, options: dict[str, Any]) -> dict[str, Any]:
+        return with_absolute_files(options)
+
     @model_validator(mode="after")
     def _agree(self) -> Training:
         self.policy()
@@ -165,6 +173,32 @@ class Training(Parameters):
                 "val_fraction must be > 0: contributions need an error on validation samples"
             )
         return self
+
+    @classmethod
+    def as_stored(
+        cls,
+        values: Mapping[str, Any],
+        folder: Path | None = None,
+        notes: list[str] | None = None,
+    ) -> Training:
+        """Return settings that were saved.
+
+        Parameters
+        ----------
+        values : mapping
+            What the file holds.
+        folder : Path, optional
+            Where the file is: recordings that are gone are looked for there.
+        notes : list of str, optional
+            Gets a sentence for each that was found there.
+        """
+        read = dict(values)
+        for name in ("channel_options", "dataset_options"):
+            if folder is not None and isinstance(read.get(name), dict):
+                read[name], found = find_again(read[name], folder)
+                if notes is not None:
+                    notes += found
+        return cls(**read)
 
     def policy(self) -> Policy:
         """Return the policy: scheduler, tokens and matching put together."""

@@ -5,20 +5,21 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import BaseModel
 from torch import nn
 
-from freshband.errors import FileError, ParameterError, reason
+from freshband.errors import FileError, ParameterError, UnknownNameError, reason
 from freshband.federated.data import Dataset
 from freshband.federated.partition import Partition
 from freshband.federated.result import LIBRARIES
 from freshband.federated.settings import Training
 from freshband.files import write_whole
 from freshband.parameters import whole_number
+from freshband.plugins import made_with
 from freshband.sealed import versions_of
 
 __all__ = [
@@ -49,6 +50,10 @@ class Terms:
         Fingerprints of what the caller gave in place of a name, such as a data set.
     versions : mapping of str
         Of Python and the libraries that compute.
+    imported : sequence of str, default ()
+        The user's own files that were imported.
+    notes : sequence of str, default ()
+        What reading them found out: recordings that had moved.
     """
 
     settings: Training
@@ -56,6 +61,8 @@ class Terms:
     keep: int
     objects: Mapping[str, str]
     versions: Mapping[str, str]
+    imported: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
 
 def terms_path(home: Path) -> Path:
@@ -72,6 +79,7 @@ def write_terms(home: Path, terms: Terms) -> None:
         "keep": terms.keep,
         "objects": terms.objects,
         "versions": terms.versions,
+        **({"imported": list(terms.imported)} if terms.imported else {}),
     }
     write_whole(terms_path(home), (json.dumps(body, indent=2) + "\n").encode())
 
@@ -89,13 +97,20 @@ def read_terms(home: Path) -> Terms:
         body = json.loads(text)
         if body["format"] != _FORMAT:
             raise ValueError(f"it must have the format {_FORMAT!r}, got {body['format']!r}")
+        notes: list[str] = []
+        with made_with(path, body):
+            settings = Training.as_stored(body["settings"], home, notes)
         return Terms(
-            settings=Training(**body["settings"]),
+            settings=settings,
             checkpoint_every=whole_number("checkpoint_every", body["checkpoint_every"], at_least=1),
             keep=whole_number("keep", body["keep"], at_least=1),
             objects=dict(body["objects"]),
             versions=dict(body["versions"]),
+            imported=[str(name) for name in body.get("imported", [])],
+            notes=notes,
         )
+    except UnknownNameError as error:  # of a file that is not imported, or of another version
+        raise FileError(f"cannot go on with {home}: {reason(error)}") from None
     except KeyError as error:
         raise FileError(f"{path} is damaged: it lacks {error}") from None
     except (TypeError, ValueError) as error:

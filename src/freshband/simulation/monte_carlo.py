@@ -25,7 +25,7 @@ from rich.progress import (
 
 from freshband._jit import explained
 from freshband.backends import Backend, ThreadBackend, open_backend
-from freshband.channels.base import ChannelModel, build, open_air, registry
+from freshband.channels.base import ChannelModel, build, open_air, registry, same_air
 from freshband.errors import ParameterError, nearest, shown
 from freshband.parameters import Parameters, whole_number
 from freshband.policy import Policy, parse_policy, read_options
@@ -99,7 +99,7 @@ def simulate(
         ``false_alarms``, ``delay``; ``participation`` over (policy, run, client); and thinned
         curves over (policy, run, round): ``age_curve``, ``variance_curve``, ``delivered_curve``,
         ``regret_curve``, ``regret_rotate_curve``, ``regret_fixed_curve``. Attributes hold the
-        configuration, seed and versions.
+        configuration, seed and versions; ``same_air`` is 1 where all runs met the same states.
 
     Examples
     --------
@@ -126,13 +126,15 @@ def simulate(
     where = open_backend(backend, workers=threads, address=address)
     began = time.perf_counter()
     records = _run_all(plan, where, progress)
-    return collect(
+    result = collect(
         [policy.name for policy in plan.policies],
         plan.checkpoints,
         records,
         plan.config(),
         time.perf_counter() - began,
     )
+    same = same_air(plan.model, plan.rounds, plan.seed, range(plan.runs))
+    return result.assign_attrs(same_air=1) if same else result
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from freshband import __version__
 from freshband.aoi import growth_exponent, jain_index, match_alarms
 from freshband.errors import ParameterError, shown
+from freshband.plugins import imports_to_keep
 from freshband.sealed import load_sealed, save_sealed, versions_of
 from freshband.simulation.loop import Tally
 
@@ -95,6 +96,7 @@ def collect(
             "freshband": __version__,
             "versions": versions_of(_LIBRARIES),
             "seconds": seconds,
+            **imports_to_keep(),
         },
     )
 
@@ -124,7 +126,9 @@ def summarise(result: xr.Dataset) -> dict[str, Any]:
         ``policies.<name>.<measure>`` is ``{"mean": …, "se": …}``, or None where the measure does
         not apply; a standard error of a single run is None. ``growth_exponent`` is that of the
         mean regret over the last nine tenths of the rounds, None where regret is not positive.
-        ``rounds_per_second`` counts the compiled rounds of each policy.
+        ``rounds_per_second`` counts the compiled rounds of each policy. Where ``same_air`` is true
+        all runs met the same states: a standard error is then that of a policy's own random
+        choices, and 0 where it makes none.
 
     Examples
     --------
@@ -153,6 +157,7 @@ def summarise(result: xr.Dataset) -> dict[str, Any]:
     return {
         **config,
         "policies": policies,
+        "same_air": bool(result.attrs.get("same_air", 0)),
         "seconds": result.attrs["seconds"],
         "freshband": result.attrs["freshband"],
         "versions": json.loads(result.attrs["versions"]),

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from freshband.federated.settings import Training
+from freshband.locating import find_again
 from freshband.reporting.page.air import channel_map, detection_row, detection_table
 from freshband.reporting.page.charts import Chart, curves, cut_rounds, heat_map, pool
 from freshband.reporting.page.markup import Html
@@ -19,6 +20,7 @@ from freshband.reporting.page.parts import (
     measure_table,
     over_policies,
     repeat_with,
+    same_air_note,
     settings_table,
     surroundings,
 )
@@ -59,7 +61,8 @@ def show_comparison(result: xr.Dataset, path: Path, title: str) -> Part:
     first = {str(name): result.sel(policy=name).isel(run=0) for name in result.policy.values}
     freshest = min(first, key=lambda name: float(first[name].ages.mean()))  # what maps begin with
     charts = [*_learning(result), *_fairness(result)]
-    maps, tables, notes = _air(result, settings, first, freshest)
+    near = {"channel_options": find_again(settings["channel_options"], path.parent)[0]}
+    maps, tables, notes = _air(result, settings | near, first, freshest)
     shared = {name: value for name, value in settings.items() if name not in _REPLACED}
     shared |= {name: config[name] for name in ("policies", "policy_options", "runs")}
     several = f"{runs} runs" if runs > 1 else "1 run"
@@ -71,10 +74,15 @@ def show_comparison(result: xr.Dataset, path: Path, title: str) -> Part:
         summary=measure_table("Policies at a glance: mean ± standard error", measures, _TOLD),
         charts=[*charts, *maps, _ages(first, freshest), *contribution_map(first, freshest)],
         tables=tables,
-        notes=notes,
+        notes=[
+            *notes,
+            *same_air_note(
+                result, "data, initial weights, batches and a policy's own random choices"
+            ),
+        ],
         settings=settings_table(shared, training_defaults()),
         environment=surroundings(result, path),
-        repeat=repeat_with("compare", path),
+        repeat=repeat_with("compare", path, result),
     )
 
 
@@ -200,7 +208,7 @@ def _air(
     maps = []
     for run in runs:
         air, why = air_again(
-            lambda: Training(**settings).build_channels(),
+            lambda: Training.as_stored(settings).build_channels(),
             settings["rounds"],
             settings["seed"],
             run,

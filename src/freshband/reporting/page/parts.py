@@ -26,6 +26,7 @@ __all__ = [
     "measure_table",
     "over_policies",
     "repeat_with",
+    "same_air_note",
     "settings_table",
     "surroundings",
 ]
@@ -121,6 +122,16 @@ def air_again(
         return None, f"The air cannot be drawn again here: {error}"
 
 
+def same_air_note(result: xr.Dataset, rest: str) -> list[str]:
+    """Say what standard errors are of where all runs met the same states: the rest."""
+    if "same_air" not in result.attrs:
+        return []
+    return [
+        "All runs met the same states of the channels, in which nothing is random: standard errors "
+        f"are those of {rest}."
+    ]
+
+
 # ------------------------------------------------------------------------ configuration, machine
 
 
@@ -161,6 +172,8 @@ def surroundings(result: xr.Dataset, path: Path) -> Html:
     return table("Environment", ["what", "value"], facts.items())
 
 
-def repeat_with(command: str, path: Path) -> str:
+def repeat_with(command: str, path: Path, result: xr.Dataset) -> str:
     """Return the command that runs a result again."""
-    return f"freshband {command} --like {shlex.quote(str(path))}"
+    files = json.loads(result.attrs.get("imported", "[]"))
+    imports = "".join(f"--import {shlex.quote(name)} " for name in files)
+    return f"freshband {imports}{command} --like {shlex.quote(str(path))}"

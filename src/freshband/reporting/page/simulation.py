@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from freshband.channels.base import build
+from freshband.locating import find_again
 from freshband.reporting.page.air import channel_map, detection_table
 from freshband.reporting.page.charts import Chart, curves
 from freshband.reporting.page.parts import (
@@ -17,6 +18,7 @@ from freshband.reporting.page.parts import (
     measure_table,
     over_policies,
     repeat_with,
+    same_air_note,
     settings_table,
     surroundings,
 )
@@ -41,7 +43,9 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> Part:
     config = read_config(result)
     runs, clients = config["runs"], config["clients"]
     air, why = air_again(
-        lambda: build(config["channels"], config.get("channel_options", {})),
+        lambda: build(
+            config["channels"], find_again(config.get("channel_options", {}), path.parent)[0]
+        ),
         config["rounds"],
         config["seed"],
         int(result.run.values[0]),
@@ -70,12 +74,13 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> Part:
         tables=[detection_table(rows)] if known else [],
         notes=[
             *([] if why is None else [why]),
+            *same_air_note(result, "a policy's own random choices, and 0 where it makes none"),
             "A simulation keeps sums, not rounds: which channels were chosen, each client's age "
             "and contributions are in the files of freshband train and freshband compare.",
         ],
         settings=settings_table(config),
         environment=surroundings(result, path),
-        repeat=repeat_with("simulate", path),
+        repeat=repeat_with("simulate", path, result),
     )
 
 

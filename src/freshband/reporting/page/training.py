@@ -36,7 +36,7 @@ def show_training(result: xr.Dataset, path: Path, title: str) -> Part:
     measures = {str(name): one.item() for name, one in measure_training(result).items()}
     rounds, clients = result.sizes["round"], result.sizes["client"]
     air, why = air_again(
-        lambda: Training(**config).build_channels(),
+        lambda: Training.as_stored(config, path.parent).build_channels(),
         config["rounds"],
         config["seed"],
         config["run"],
@@ -66,7 +66,7 @@ def show_training(result: xr.Dataset, path: Path, title: str) -> Part:
         notes=notes,
         settings=settings_table(config, training_defaults()),
         environment=surroundings(result, path),
-        repeat=repeat_with("train", path),
+        repeat=repeat_with("train", path, result),
     )
 
 
@@ -78,7 +78,7 @@ def trained_on(config: dict[str, Any]) -> str:
 def policy_of(config: dict[str, Any]) -> str:
     """Return the policy's name, also of one that is not known here."""
     try:
-        return Training(**config).policy().name
+        return Training.as_stored(config).policy().name
     except FreshbandError:
         return "+".join(str(config[name]) for name in ("scheduler", "matching") if config[name])
 

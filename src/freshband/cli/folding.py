@@ -1,0 +1,48 @@
+"""Help pages that fold long words on a narrow terminal, where typer's tables cut them off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from typer.core import TyperCommand, TyperGroup
+
+if TYPE_CHECKING:
+    import click
+
+__all__ = ["Command", "Group"]
+
+
+class Command(TyperCommand):
+    """A command whose help shows every word in full."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help page."""
+        _fold_tables()
+        super().format_help(ctx, formatter)
+
+
+class Group(TyperGroup):
+    """The same of a command with commands of its own."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help page."""
+        _fold_tables()
+        super().format_help(ctx, formatter)
+
+
+def _fold_tables() -> None:
+    """Have typer lay out its help with tables that fold; it offers no setting for that."""
+    from rich.columns import Columns
+    from rich.table import Table
+    from rich.text import Text
+    from typer import rich_utils
+
+    class FoldingTable(Table):
+        def add_row(self, *cells: Any, **settings: Any) -> None:
+            for cell in cells:
+                for part in cell.renderables if isinstance(cell, Columns) else [cell]:
+                    if isinstance(part, Text):
+                        part.overflow = "fold"  # a text's own wish counts before its column's
+            super().add_row(*cells, **settings)
+
+    rich_utils.Table = FoldingTable  # type: ignore[attr-defined]

@@ -1,0 +1,66 @@
+"""Files that settings name: found from any folder, and found again where folders have moved."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["absolute", "find_again", "with_absolute_files"]
+
+_FILES: Final = ("path", "data_dir")  # options of channels and data sets that name what is on disk
+
+
+def absolute(value: object) -> object:
+    """Return the path of what is there as text that holds from any folder; all else as it is.
+
+    Examples
+    --------
+    >>> absolute("no/such/file.csv")
+    'no/such/file.csv'
+    >>> Path(absolute(".")) == Path.cwd()
+    True
+    """
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str) or not text or not _is_there(Path(text)):
+        return text
+    return os.path.normpath(Path(text).absolute())
+
+
+def with_absolute_files(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options in which files are named such that they are found from any folder."""
+    return {key: absolute(value) if key in _FILES else value for key, value in options.items()}
+
+
+def find_again(options: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return options with files that are gone looked for near a result, and a word on each found.
+
+    A file that is not where it was is taken from the result's folder or the one above, under the
+    relative path that was saved or its bare name. What is not found is left as it is.
+
+    Examples
+    --------
+    >>> find_again({"path": "no/such/file.csv", "wrap": True}, Path("."))
+    ({'path': 'no/such/file.csv', 'wrap': True}, [])
+    """
+    found, notes = dict(options), []
+    for key in _FILES:
+        value = options.get(key)
+        if not isinstance(value, str) or not value or _is_there(Path(value)):
+            continue
+        old, home = Path(value), Path(os.path.normpath(folder.absolute()))
+        names = [Path(old.name)] if old.is_absolute() else [old, Path(old.name)]
+        near = [place / name for place in (home, home.parent) for name in names]
+        there = next((each for each in near if _is_there(each)), None)
+        if there is not None:
+            found[key] = str(there)
+            notes.append(f"{value} is gone, {there} is used in its place")
+    return found, notes
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name no file can have
+        return False
