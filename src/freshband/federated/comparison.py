@@ -315,8 +315,8 @@ def read_comparison(result: object) -> dict[str, Any]:
 
 def measure_comparison(result: xr.Dataset) -> xr.Dataset:
     """Return the measures of every policy and run, over (policy, run), with the last regrets."""
-    last = result[["regret", "regret_fixed"]].isel(round=-1, drop=True)
-    return measure_training(result).assign(last)
+    regrets = [name for name in ("regret", "regret_fixed") if name in result]
+    return measure_training(result).assign(result[regrets].isel(round=-1, drop=True))
 
 
 def summarise_comparison(result: xr.Dataset) -> dict[str, Any]:

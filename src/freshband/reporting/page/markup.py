@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 __all__ = ["Html", "join", "number", "table", "tag"]
 
-_VOID = frozenset({"link", "meta"})
+_VOID = frozenset({"img", "link", "meta"})
 _MISSING = "—"
 
 

@@ -34,6 +34,10 @@ _TOLD: Final = {
     "jain": "Jain index",
     "alarms": "alarms",
 }
+_SUMS: Final = (
+    "A simulation keeps sums, not rounds: which channels were chosen, each client's age and "
+    "contributions are in the files of freshband train and freshband compare."
+)
 
 
 def show_simulation(result: xr.Dataset, path: Path, title: str) -> Part:
@@ -47,7 +51,9 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> Part:
         int(result.run.values[0]),
         rounds=config["rounds"],
     )
-    charts = [*_curves(result, clients), _participation(result)]
+    charts = _curves(result, clients)
+    if "participation" in result:
+        charts.append(_participation(result))
     if air is not None:
         charts.append(channel_map(air, {}, run=int(result.run.values[0])))
     detections = {
@@ -68,11 +74,7 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> Part:
         summary=measure_table("Policies at a glance: mean ± standard error", result, _TOLD),
         charts=charts,
         tables=[detection_table(rows)] if known else [],
-        notes=[
-            *([] if why is None else [why]),
-            "A simulation keeps sums, not rounds: which channels were chosen, each client's age "
-            "and contributions are in the files of freshband train and freshband compare.",
-        ],
+        notes=[*([] if why is None else [why]), *_missing(result), _SUMS],
         settings=settings_table(config),
         environment=surroundings(result, path),
         repeat=repeat_with("simulate", path),
@@ -87,49 +89,65 @@ def _mean(values: xr.DataArray) -> float:
     return np.nan if found is None or found["mean"] is None else found["mean"]
 
 
+def _missing(result: xr.Dataset) -> list[str]:
+    """Say what the file of a simulation has when it is not all there."""
+    if result.sizes["round"] > 1 and "age_curve" in result and "participation" in result:
+        return []
+    held = "totals and some curves" if result.sizes["round"] > 1 else "totals only"
+    return [
+        f"This file keeps {held}, as freshband reproduce and --points 1 have it: the command "
+        "below, with --points 200, computes the rest again."
+    ]
+
+
 def _curves(result: xr.Dataset, clients: int) -> list[Chart]:
+    """Return the curves the file holds; one of a single point would say nothing."""
+    if result.sizes["round"] < 2:
+        return []
     known = bool(result.regret.notnull().any())
     measure, oracle = (
         ("regret_curve", "the mean+age oracle")
         if known
         else ("regret_fixed_curve", "the best fixed set")
     )
-    before = result.age_curve.diff("round")
-    widths = result["round"].diff("round")
-    recent = (before / (widths * clients)).transpose("policy", "run", "round")
-    charts = [
-        curves(
-            "regret",
-            "AoI regret",
-            f"How much age all clients piled up beyond {oracle} on the same air; lower is better, "
-            "and a curve that flattens has learned.",
-            over_policies(result[measure], from_zero=True),
-            y_title="cumulative regret",
-            log=True,
+    charts = []
+    if measure in result:
+        charts.append(
+            curves(
+                "regret",
+                "AoI regret",
+                f"How much age all clients piled up beyond {oracle} on the same air; lower is "
+                "better, and a curve that flattens has learned.",
+                over_policies(result[measure], from_zero=True),
+                y_title="cumulative regret",
+                log=True,
+            )
         )
-    ]
-    if recent.sizes["round"]:
+    if "age_curve" in result:
+        widths = result["round"].diff("round")
+        recent = result.age_curve.diff("round") / (widths * clients)
         charts.append(
             curves(
                 "age",
                 "Age of the updates",
                 "The mean age of a client's last delivered update, in rounds, between one point "
                 "and the next; 1 would be an update from everybody in every round.",
-                over_policies(recent),
+                over_policies(recent.transpose("policy", "run", "round")),
                 y_title="mean age",
             )
         )
-    charts.append(
-        curves(
-            "variance",
-            "Fairness over time",
-            "The variance of ages over clients, summed over rounds; a flat curve means that "
-            "nobody is left waiting longer than the others.",
-            over_policies(result.variance_curve, from_zero=True),
-            y_title="cumulative AoI variance",
-            log=True,
+    if "variance_curve" in result:
+        charts.append(
+            curves(
+                "variance",
+                "Fairness over time",
+                "The variance of ages over clients, summed over rounds; a flat curve means that "
+                "nobody is left waiting longer than the others.",
+                over_policies(result.variance_curve, from_zero=True),
+                y_title="cumulative AoI variance",
+                log=True,
+            )
         )
-    )
     return charts
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -53,21 +54,33 @@ def show_training(result: xr.Dataset, path: Path, title: str) -> Part:
             tables.append(detection_table({policy: detection_row(noticed, air.breakpoints)}))
     charts += _clients(result, {policy: result})
     notes = [] if why is None else [why]
+    played = f"{rounds:,} rounds"
+    if rounds < config["rounds"]:
+        played = f"{rounds:,} of {config['rounds']:,} rounds"
+        notes.insert(0, "The run is not finished: this is what its last checkpoint holds.")
     if result.contributions.isnull().all():
         notes.append("Nobody asked for contributions in this run, so none were computed.")
+    again, repeat = _again(path)
     return Part(
         kind="Training",
         title=title,
-        about=f"{trained_on(config)}: {policy}, {clients} clients, {rounds:,} rounds, seed "
-        f"{config['seed']}",
+        about=f"{trained_on(config)}: {policy}, {clients} clients, {played}, seed {config['seed']}",
         summary=_tiles(measures, result),
         charts=charts,
         tables=tables,
         notes=notes,
         settings=settings_table(config, training_defaults()),
         environment=surroundings(result, path),
-        repeat=repeat_with("train", path),
+        again=again,
+        repeat=repeat,
     )
+
+
+def _again(path: Path) -> tuple[str, str]:
+    """Return how to run it again, or how to go on with a run that is not finished."""
+    if path.name != "run.json":
+        return "The same again", repeat_with("train", path)
+    return "Go on with it", f"freshband train --resume {shlex.quote(str(path.parent))}"
 
 
 def trained_on(config: dict[str, Any]) -> str:
