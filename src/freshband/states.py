@@ -14,7 +14,7 @@ import numpy as np
 
 from freshband.errors import FileError
 
-__all__ = ["arrays", "grown", "not_saved", "rebuild", "reserve"]
+__all__ = ["arrays", "grown", "nested", "not_saved", "rebuild", "reserve"]
 
 State = TypeVar("State", bound=tuple[Any, ...])
 Grower = TypeVar("Grower", bound=Callable[..., Any])
@@ -95,6 +95,14 @@ def arrays(state: tuple[Any, ...], prefix: str = "") -> Iterator[tuple[str, np.n
             yield from arrays(part, f"{prefix}{name}.")
         elif name not in derived:
             yield prefix + name, part
+
+
+def nested(state: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """Yield a state and every state it holds."""
+    yield state
+    for _, part in _fields(state):
+        if _is_state(part):
+            yield from nested(part)
 
 
 def rebuild(state: State, saved: Mapping[str, np.ndarray], prefix: str = "") -> State:

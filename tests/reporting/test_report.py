@@ -237,6 +237,29 @@ def test_many_changes_are_marked_by_less(breakpoints: int, mode: str | None) -> 
     assert [one["mode"] for one in true] == ([] if mode is None else [mode])
 
 
+def test_only_detectors_can_miss_a_change(tmp_path: Path) -> None:
+    quiet = {"glr-cucb": {"delta": 1e-300}}  # it looks, and notices nothing
+    text = report_of(make_simulation(rounds=60, policy_options=quiet), tmp_path).text
+    for name in ("random", "cucb"):
+        assert f"{name} 5 no detector — — —" in text
+    assert "glr-cucb 5 0 5 0 —" in text
+    assert re.search(r"random [^a-z]* — cucb [^a-z]* — glr-cucb [^a-z]* 0 ", text)  # alarms
+
+
+def test_only_detectors_can_miss_a_change_in_training(tmp_path: Path) -> None:
+    comparison = make_comparison()
+    still = comparison.assign(alarm=xr.full_like(comparison.alarm, -1))
+    text = report_of(still, tmp_path).text
+    for name in ("random", "cucb"):
+        assert f"{name} 2 no detector — — —" in text
+    assert "glr-cucb 2 0 2 0 —" in text
+    assert "noticed by" not in text  # the map's table has a column for the one detector only
+    blind = SETTINGS.model_copy(update={"scheduler": "random"})
+    text = report_of(make_training(blind, alarm=-1), tmp_path).text
+    assert "random+age 2 no detector — — —" in text
+    assert "first round channels that change 2 " in text
+
+
 def test_maps_begin_with_the_freshest_policy(tmp_path: Path) -> None:
     comparison = make_comparison()
     older = xr.where(comparison.policy == "cucb", 0, 1)

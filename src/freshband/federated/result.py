@@ -148,6 +148,8 @@ def summarise_training(result: xr.Dataset) -> dict[str, Any]:
     measures = {str(name): _plain(one.item()) for name, one in measure_training(result).items()}
     if measures["best_round"] is not None:
         measures["best_round"] = int(measures["best_round"])
+    if not measures["alarms"] and not settings.policy().has_detector:
+        measures["alarms"] = None
     seconds = float(result.attrs["seconds"])
     looks = result.accuracy.notnull().values
     by_client = result.client_accuracy.values[looks]

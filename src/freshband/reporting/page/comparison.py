@@ -63,7 +63,8 @@ def show_comparison(result: xr.Dataset, path: Path, title: str) -> Part:
     ages = _mean_age(result).isel(run=0).mean("round")
     freshest = str(ages.idxmin("policy").item())  # what maps begin with
     charts = [*_learning(result), *_fairness(result)]
-    maps, tables, notes = _air(result, settings, first, freshest)
+    looks = {name: bool(measures.alarms.sel(policy=name).notnull().all()) for name in first}
+    maps, tables, notes = _air(result, settings, first, freshest, looks)
     if "ages" in result:
         maps += [_ages(first, freshest), *contribution_map(first, freshest)]
     else:
@@ -214,7 +215,11 @@ def _ranked(values: xr.DataArray) -> xr.DataArray:
 
 
 def _air(
-    result: xr.Dataset, settings: dict[str, Any], first: dict[str, xr.Dataset], freshest: str
+    result: xr.Dataset,
+    settings: dict[str, Any],
+    first: dict[str, xr.Dataset],
+    freshest: str,
+    looks: dict[str, bool],
 ) -> tuple[list[Chart], list[Html], list[str]]:
     """Return the map of the first run, changes noticed over all, and what could not be shown."""
     rounds, runs = result.sizes["round"], [int(run) for run in result.run.values]
@@ -233,14 +238,14 @@ def _air(
             return [], [], [] if why is None else [why]
         if run == runs[0]:
             whole = "assignment" in result  # else nobody knows what was chosen
-            plays = {name: play_of(one) for name, one in first.items() if whole}
+            plays = {name: play_of(one, looks=looks[name]) for name, one in first.items() if whole}
             start = list(first).index(freshest)
             maps.append(channel_map(air, plays, run=run, start=start))
         if air.means is None:
             return maps, [], []
         for name, rows in found.items():
-            alarms = result.alarm.sel(policy=name, run=run).values
-            rows.append(detection_row(np.flatnonzero(alarms >= 0) + 1, air.breakpoints))
+            raised = np.flatnonzero(result.alarm.sel(policy=name, run=run).values >= 0) + 1
+            rows.append(detection_row(raised, air.breakpoints, looks=looks[name]))
     means = {
         name: [_mean(column) for column in zip(*rows, strict=True)] for name, rows in found.items()
     }

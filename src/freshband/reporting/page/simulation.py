@@ -20,7 +20,7 @@ from freshband.reporting.page.parts import (
     settings_table,
     surroundings,
 )
-from freshband.simulation.result import mean_and_error, read_config
+from freshband.simulation.result import mask_detections, mean_and_error, read_config
 
 __all__ = ["show_simulation"]
 
@@ -56,13 +56,14 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> Part:
         charts.append(_participation(result))
     if air is not None:
         charts.append(channel_map(air, {}, run=int(result.run.values[0])))
-    detections = {
-        str(name): [_mean(result.sel(policy=name)[measure]) for measure in _FOUND]
-        for name in result.policy.values
-    }
+    masked = mask_detections(result, config.get("policy_options", {}))
+    true = result.detected + result.missed
     rows = {
-        name: [found + missed, found, missed, false, delay]
-        for name, (found, missed, false, delay) in detections.items()
+        str(name): [
+            _mean(true.sel(policy=name)),
+            *(_mean(masked[measure].sel(policy=name)) for measure in _FOUND),
+        ]
+        for name in result.policy.values
     }
     known = bool(result.detected.notnull().any())
     several = f"{runs} runs" if runs > 1 else "1 run"
@@ -71,7 +72,7 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> Part:
         title=title,
         about=f"{config['channels']}: {clients} clients, {config['rounds']:,} rounds, {several}, "
         f"seed {config['seed']}",
-        summary=measure_table("Policies at a glance: mean ± standard error", result, _TOLD),
+        summary=measure_table("Policies at a glance: mean ± standard error", masked, _TOLD),
         charts=charts,
         tables=[detection_table(rows)] if known else [],
         notes=[*([] if why is None else [why]), *_missing(result), _SUMS],

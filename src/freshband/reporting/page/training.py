@@ -13,6 +13,7 @@ import xarray as xr
 
 from freshband.errors import FreshbandError
 from freshband.federated.settings import Training
+from freshband.policy import has_detector
 from freshband.reporting.page.air import Play, channel_map, detection_row, detection_table
 from freshband.reporting.page.charts import Chart, Series, bars, curves, cut_rounds, heat_map, pool
 from freshband.reporting.page.markup import Html, join, number, tag
@@ -44,14 +45,16 @@ def show_training(result: xr.Dataset, path: Path, title: str) -> Part:
         rounds=rounds,
     )
     policy = policy_of(config)
-    play = play_of(result)
+    looks = has_detector(policy, config["policy_options"], measures["alarms"])
+    play = play_of(result, looks=looks)
     charts = _learning(result)
     tables = []
     if air is not None:
         charts.append(channel_map(air, {policy: play}, run=config["run"]))
         noticed = np.flatnonzero(play.alarms >= 0) + 1
         if air.means is not None:
-            tables.append(detection_table({policy: detection_row(noticed, air.breakpoints)}))
+            row = detection_row(noticed, air.breakpoints, looks=looks)
+            tables.append(detection_table({policy: row}))
     charts += _clients(result, {policy: result})
     notes = [] if why is None else [why]
     played = f"{rounds:,} rounds"
@@ -101,12 +104,13 @@ def training_defaults() -> dict[str, Any]:
     return Training().model_dump(mode="json")
 
 
-def play_of(result: xr.Dataset) -> Play:
-    """Return what the policy of one run did."""
+def play_of(result: xr.Dataset, *, looks: bool) -> Play:
+    """Return what the policy of one run did, and whether it looks for changes."""
     return Play(
         result.assignment.transpose("round", "client").values,
         result.alarm.values,
         result.channel_means.transpose("round", "channel").values,
+        looks,
     )
 
 
