@@ -186,6 +186,12 @@ def assert_stepwise_is_the_same(policy: str, air: Block, fused: Run, folder: Pat
 
 
 @every_policy
+def test_whoever_raises_alarms_has_a_detector(policy: str) -> None:
+    raised = play(policy, draw()).tally.mark[1]
+    assert parse_policy(policy).has_detector == (raised > 0)
+
+
+@every_policy
 def test_compiled_equals_plain_python_with_many_clients(policy: str) -> None:
     air = draw(80, model=Piecewise(n_channels=20, n_breakpoints=1))
     assert_same_run(

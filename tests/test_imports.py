@@ -34,6 +34,12 @@ def test_using_it_needs_no_extra() -> None:
     assert imported(use, EXTRAS) == []
 
 
+def test_verdicts_and_their_figures_need_no_pytorch() -> None:
+    """`reproduce fig2a` trains nothing."""
+    use = "import freshband.reporting.figures, freshband.reporting.sources"
+    assert imported(use, ["torch", "safetensors", "flwr"]) == []
+
+
 def test_public_names() -> None:
     assert sorted(freshband.__all__) == dir(freshband)
     for name in freshband.__all__:

@@ -12,7 +12,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from freshband.errors import ParameterError, UnknownNameError, nearest, shown
+from freshband.detectors.base import holds_detector
+from freshband.errors import FreshbandError, ParameterError, UnknownNameError, nearest, shown
 from freshband.matching import base as matchings
 from freshband.parameters import Parameters
 from freshband.ranking import CLIENTS
@@ -20,7 +21,7 @@ from freshband.schedulers import aoi_aware
 from freshband.schedulers import base as schedulers
 from freshband.states import check_state
 
-__all__ = ["Policy", "parse_policy", "read_options"]
+__all__ = ["Policy", "has_detector", "parse_policy", "read_options"]
 
 _AWARE = {"aa": "per_client", "aa-sum": "sum"}
 
@@ -54,6 +55,11 @@ class Policy:
     def needs_contributions(self) -> bool:
         """Whether the matching cannot do without contributions from training."""
         return bool(getattr(self.matching, "needs_contributions", False))
+
+    @property
+    def has_detector(self) -> bool:
+        """Whether the scheduler looks for changes: its state holds a detector's."""
+        return holds_detector(self.scheduler.start(1, 2, np.random.default_rng(0), 1000))
 
     def start(
         self,
@@ -118,6 +124,27 @@ def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -
         aware,
         _plain(scheduler, to_scheduler) | _plain(pairing, to_rule),
     )
+
+
+def has_detector(text: str, options: Mapping[str, Any] | None, alarms: int) -> bool:
+    """Return whether a policy that raised so many alarms looks for changes.
+
+    One of a user's own may not be known here, and may detect changes in its own way: then the
+    alarms decide. What follows an ``@`` is the server's business.
+
+    Examples
+    --------
+    >>> has_detector("glr-cucb+aa@eager", None, 0), has_detector("bayes", None, 0)
+    (True, False)
+    >>> has_detector("of-my-own", None, 3)
+    True
+    """
+    if alarms > 0:
+        return True
+    try:
+        return parse_policy(text.partition("@")[0], options).has_detector
+    except FreshbandError:
+        return False
 
 
 def read_options(name: str, options: object) -> dict[str, Any]:

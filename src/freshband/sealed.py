@@ -44,8 +44,8 @@ def save_sealed(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
             file.write(_SEAL + digest)
 
 
-def load_sealed(path: str | os.PathLike[str], form: str) -> xr.Dataset:
-    """Read a dataset whose attribute ``format`` is ``form``; one without a seal is trusted.
+def load_sealed(path: str | os.PathLike[str], *forms: str) -> xr.Dataset:
+    """Read a dataset whose attribute ``format`` is one of ``forms``; without a seal it is trusted.
 
     Raises
     ------
@@ -66,7 +66,8 @@ def load_sealed(path: str | os.PathLike[str], form: str) -> xr.Dataset:
         dataset = xr.load_dataset(io.BytesIO(body or data), engine="h5netcdf")
     except Exception:  # by design of the format anything can come up
         raise FileError(f"{source} is damaged or not a result") from None
-    found_form = dataset.attrs.get("format")
-    if found_form != form:
-        raise FileError(f"{source} must have the format {form!r}, got {shown(found_form)}")
+    form = dataset.attrs.get("format")
+    if form not in forms:
+        known = " or ".join(repr(each) for each in forms)
+        raise FileError(f"{source} must have the format {known}, got {shown(form)}")
     return dataset

@@ -14,7 +14,16 @@ import numpy as np
 
 from freshband.errors import FileError, ParameterError, shown
 
-__all__ = ["arrays", "check_state", "grown", "not_saved", "rebuild", "record", "reserve"]
+__all__ = [
+    "arrays",
+    "check_state",
+    "grown",
+    "nested",
+    "not_saved",
+    "rebuild",
+    "record",
+    "reserve",
+]
 
 State = TypeVar("State", bound=tuple[Any, ...])
 Grower = TypeVar("Grower", bound=Callable[..., Any])
@@ -112,6 +121,14 @@ def arrays(state: tuple[Any, ...], prefix: str = "") -> Iterator[tuple[str, np.n
             yield from arrays(part, f"{prefix}{name}.")
         elif name not in derived:
             yield prefix + name, part
+
+
+def nested(state: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """Yield a state and every state it holds."""
+    yield state
+    for _, part in _fields(state):
+        if _is_state(part):
+            yield from nested(part)
 
 
 def rebuild(state: State, saved: Mapping[str, np.ndarray], prefix: str = "") -> State:

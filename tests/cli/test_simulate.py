@@ -175,6 +175,13 @@ def test_the_table(shell: Shell) -> None:
     assert "±" not in single.out
 
 
+def test_only_detectors_have_alarms_in_the_table(shell: Shell) -> None:
+    ask = ["--policies", "random,glr-cucb", "--rounds", 60, "--runs", 2]
+    done = shell("simulate", *ask, "--set", "glr-cucb.delta=1e-300")  # it looks, in vain
+    rows = [line.split("│") for line in done.out.splitlines() if line.startswith("│")]
+    assert [row[-4].strip() for row in rows] == ["—", "0.0"]
+
+
 def test_a_narrow_terminal_gets_fewer_columns(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

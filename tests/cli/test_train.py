@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -71,6 +72,9 @@ def test_nothing_is_saved_without_a_folder(shell: Shell) -> None:
     assert (done.code, done.err) == (0, "")
     assert "random: 3 clients, 3 rounds, seed 0" in done.out
     assert "accuracy" in done.out
+    assert re.search("changes noticed +no detector", done.out)
+    assert answer(shell, *SMALL, "--scheduler", "random")["alarms"] is None
+    assert answer(shell, *SMALL, "--scheduler", "glr-cucb")["alarms"] == 0
     assert not list(Path.cwd().iterdir())
 
 

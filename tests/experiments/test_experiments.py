@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from pathlib import Path
@@ -26,7 +27,9 @@ from freshband.experiments.base import (
     reproduce,
 )
 from freshband.federated.settings import Training
+from freshband.reporting.curves import save_figure
 from freshband.reporting.figures import FIGURES, draw_experiment
+from freshband.reporting.report import write_report
 from freshband.reporting.reproduction import reproduction_page
 
 QUIET = Machine(device="cpu", progress=False)
@@ -93,6 +96,21 @@ def check_verdicts_and_picture(name: str, folder: Path) -> None:
     for shown, figure in drawn.items():
         assert "fig" not in shown  # named by its content: the paper's captions are swapped
         assert figure.axes[0].lines or figure.axes[0].patches
+        save_figure(figure, folder / f"{shown}-quick.png")
+    check_report(folder, claims)
+
+
+def check_report(folder: Path, claims: list[dict[str, Any]]) -> None:
+    """Everything in the folder is on the page: verdicts, pieces and pictures."""
+    written = write_report(folder)
+    assert written.left_out == []
+    assert set(written.shown) == {*folder.glob("*.nc"), *folder.glob("*.json")}
+    assert set(written.pictures) == {*folder.glob("*.png")}
+    page = html.unescape(written.path.read_text(encoding="utf-8"))
+    for claim in claims:
+        assert claim["what"] in page
+        assert claim["why"] in page
+    assert "keeps totals" in page or "keeps means" in page  # and how to compute the rest
 
 
 @pytest.mark.parametrize("name", ["fig2a", "fig2b", "fig2c"])
@@ -206,6 +224,11 @@ def test_the_choice_from_the_command_line(small: Any, tmp_path: Path) -> None:
     best = {"local_steps": 1, "batch_size": 8, "client_lr": 0.1}
     assert json.loads(second.stdout) == {"digits, extreme": best}
     assert "1e-06" not in second.stderr  # it was tried before
+    written = write_report(tmp_path)
+    assert (written.shown, written.left_out) == ([tmp_path / "choice.json"], [])
+    page = written.path.read_text(encoding="utf-8")
+    assert page.count("<td>taken</td>") == 1
+    assert "<td>1e-06</td>" in page
 
 
 def test_settings_are_the_best_of_what_was_tried() -> None:
@@ -221,6 +244,14 @@ def test_ours_does_what_was_best_under_random_scheduling(air: str) -> None:
     folder = Path(__file__).parents[2] / "docs" / "reproduction"
     results = load_pieces("rules", Scale.full, folder)
     assert rules.best_rule(results, Scale.full, air) == rules.OURS
+
+
+def test_the_files_of_the_documentation_can_be_reported(tmp_path: Path) -> None:
+    folder = Path(__file__).parents[2] / "docs" / "reproduction"
+    written = write_report(folder, tmp_path / "it.html")
+    assert written.left_out == []
+    assert len(written.shown) == len([*folder.glob("*.nc"), *folder.glob("*.json")])
+    assert len(written.pictures) == len([*folder.glob("*.png")])
 
 
 def test_the_page_is_what_its_files_say() -> None:

@@ -141,6 +141,7 @@ def browsing(program: str) -> Iterator[Page]:
             "--hide-scrollbars",
         ]
         options += ["--disable-background-networking", "--disable-component-update"]
+        options += ["--disable-quic", "--disable-sync"]
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             options.append("--no-sandbox")  # which root cannot have
         process = subprocess.Popen(

@@ -86,6 +86,11 @@ def test_a_policy_keeps_its_colour_whatever_its_rank(result: xr.Dataset) -> None
     assert lines == {"oracle": COLOURS[0], "cucb": COLOURS[1], "random": COLOURS[2]}
 
 
+def test_a_curve_that_a_file_does_not_keep_is_named(result: xr.Dataset) -> None:
+    with refused(ParameterError, "has a curve of, got 'age'"):
+        draw_curves(result.drop_vars("age_curve"), "age")
+
+
 def test_a_single_run_has_no_band() -> None:
     single = simulate("stationary", "random,cucb", rounds=50, runs=1)
     axes = draw_curves(single).axes[0]

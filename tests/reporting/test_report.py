@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import sys
@@ -236,6 +237,29 @@ def test_many_changes_are_marked_by_less(breakpoints: int, mode: str | None) -> 
     assert [one["mode"] for one in true] == ([] if mode is None else [mode])
 
 
+def test_only_detectors_can_miss_a_change(tmp_path: Path) -> None:
+    quiet = {"glr-cucb": {"delta": 1e-300}}  # it looks, and notices nothing
+    text = report_of(make_simulation(rounds=60, policy_options=quiet), tmp_path).text
+    for name in ("random", "cucb"):
+        assert f"{name} 5 no detector — — —" in text
+    assert "glr-cucb 5 0 5 0 —" in text
+    assert re.search(r"random [^a-z]* — cucb [^a-z]* — glr-cucb [^a-z]* 0 ", text)  # alarms
+
+
+def test_only_detectors_can_miss_a_change_in_training(tmp_path: Path) -> None:
+    comparison = make_comparison()
+    still = comparison.assign(alarm=xr.full_like(comparison.alarm, -1))
+    text = report_of(still, tmp_path).text
+    for name in ("random", "cucb"):
+        assert f"{name} 2 no detector — — —" in text
+    assert "glr-cucb 2 0 2 0 —" in text
+    assert "noticed by" not in text  # the map's table has a column for the one detector only
+    blind = SETTINGS.model_copy(update={"scheduler": "random"})
+    text = report_of(make_training(blind, alarm=-1), tmp_path).text
+    assert "random+age 2 no detector — — —" in text
+    assert "first round channels that change 2 " in text
+
+
 def test_maps_begin_with_the_freshest_policy(tmp_path: Path) -> None:
     comparison = make_comparison()
     older = xr.where(comparison.policy == "cucb", 0, 1)
@@ -256,6 +280,14 @@ def test_names_cannot_turn_into_markup(make: Any, tmp_path: Path) -> None:
         assert name in document.text
     lines = [one["name"] for one in document.figures["r0-regret"]["traces"] if "name" in one]
     assert lines[0] == '&lt;script&gt;alert("ran")&lt;/script&gt;'
+
+
+def test_verdicts_cannot_turn_into_markup(tmp_path: Path) -> None:
+    document = report_of_claims([{"what": NASTY[0], "why": NASTY[1], "unit": NASTY[2]}], tmp_path)
+    assert len(document.all("script")) == 3
+    assert not document.all("img")
+    for text in NASTY:
+        assert text in document.text
 
 
 def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
@@ -310,6 +342,82 @@ def test_air_without_means(tmp_path: Path) -> None:
 def test_one_run_has_no_bands(tmp_path: Path) -> None:
     document = report_of(make_simulation(runs=1), tmp_path)
     assert all("fill" not in one for one in document.figures["r0-regret"]["traces"])
+
+
+# --------------------------------------------------------------------------- verdicts and pictures
+
+CLAIM = {
+    "what": "A below B",
+    "paper": "below",
+    "ours": 12.5,
+    "error": float("nan"),
+    "unit": "regret",
+    "verdict": "reproduced",
+    "why": "",
+}
+
+
+def report_of_claims(claims: list[dict[str, Any]], folder: Path) -> Document:
+    rows = [{**CLAIM, **claim} for claim in claims]
+    (folder / "fig2a-quick.json").write_text(json.dumps(rows), encoding="utf-8")
+    return report(folder)
+
+
+def test_verdicts_are_told_with_what_was_measured(tmp_path: Path) -> None:
+    doubted = {"what": "C above D", "error": 1.5, "verdict": "not reproduced", "why": "linear"}
+    document = report_of_claims([{}, doubted], tmp_path)
+    assert "1 experiment." in document.text
+    assert "A below B reproduced 12.50 regret below" in document.text
+    assert "C above D not reproduced 12.5 ± 1.5 regret below linear" in document.text
+    assert "scale quick; reproduced: 1, not reproduced: 1" in document.text
+    assert "freshband reproduce fig2a --scale quick --out" in document.text
+
+
+def test_verdicts_stand_before_the_results_they_sum_up(tmp_path: Path) -> None:
+    save_sealed(make_simulation(), tmp_path / "air.nc")
+    report_of_claims([{}], tmp_path)
+    shown = write_report(tmp_path).shown
+    assert [path.name for path in shown] == ["fig2a-quick.json", "air.nc"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "[1]", '[{"verdict": "holds"}]', "[{}]"])
+def test_damaged_verdicts_are_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "fig2a-quick.json").write_text(text, encoding="utf-8")
+    with pytest.raises(FileError, match=r"fig2a-quick\.json (is damaged|holds neither|is not a)"):
+        write_report(tmp_path)
+
+
+def test_files_of_others_are_passed_over(tmp_path: Path) -> None:
+    save_sealed(make_simulation(), tmp_path / "one.nc")
+    (tmp_path / "package.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "run.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
+    (tmp_path / ".hidden.png").write_bytes(b"being written")
+    written = write_report(tmp_path)
+    assert (written.shown, written.left_out) == ([tmp_path / "one.nc"], [])
+    assert written.pictures == []
+
+
+def test_pictures_are_shown_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "air.svg").write_text("<svg onload='alert(1)'/>", encoding="utf-8")
+    (tmp_path / "regret-by-policy-quick.png").write_bytes(b"first")
+    document = report_of_claims([{}], tmp_path)
+    pictures = [
+        base64.b64decode((own["src"] or "").partition(",")[2]) for own in document.all("img")
+    ]
+    assert pictures == [b"first", b"<svg onload='alert(1)'/>"]
+    assert [own["alt"] for own in document.all("img")] == [
+        "Regret of the paper's policies and of ours",
+        "air.svg",
+    ]
+    assert "1 experiment, 2 pictures." in document.text
+
+
+def test_pictures_too_large_for_a_page_are_named(tmp_path: Path) -> None:
+    save_sealed(make_simulation(), tmp_path / "one.nc")
+    (tmp_path / "huge.png").write_bytes(bytes(9_000_000))
+    (told,) = write_report(tmp_path).left_out
+    assert told == f"{tmp_path / 'huge.png'} is too large for a page: 9 MB"
 
 
 # ------------------------------------------------------------------------------------------- files

@@ -78,6 +78,35 @@ def test_everything_is_drawn_and_fits(
     assert paper == ("rgb(18, 23, 28)" if dark else "rgb(255, 255, 255)")
 
 
+TABLES = """[...document.querySelectorAll('.scroll')].map((one) => {
+  const words = document.createRange();
+  words.selectNodeContents(one.querySelector('caption'));
+  const inside = one.getBoundingClientRect();
+  const said = getComputedStyle(one.querySelector('caption > *') ?? one, '::after').content;
+  return {
+    cut: one.scrollWidth > one.clientWidth + 1,
+    told: said.includes('Scroll sideways'),
+    caption: words.getBoundingClientRect().right <= inside.right + 1,
+    row: one.querySelector('tbody th').getBoundingClientRect().left >= inside.left - 1,
+  };
+})"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [360, 1600])
+def test_tables_that_are_cut_off_say_so(page: Page, report: Path, width: int, dark: bool) -> None:
+    page.open(report, width=width, height=740, dark=dark)
+    page.read("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    page.until(f"{TABLES}.every((one) => one.cut === one.told)")
+    tables = page.read(TABLES)
+    cut = [one["cut"] for one in tables]
+    assert sum(cut) > 10 if width == 360 else sum(cut) < 3
+    assert all(one["caption"] for one in tables)
+    page.read("document.querySelectorAll('.scroll').forEach((one) => { one.scrollLeft = 9999; })")
+    assert all(one["row"] for one in page.read(TABLES))  # whose numbers they are stays in view
+    assert page.read("document.documentElement.scrollWidth") == width
+
+
 def test_charts_far_down_wait(page: Page, report: Path) -> None:
     page.open(report)
     page.until(FIRST_DRAWN)

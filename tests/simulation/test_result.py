@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from freshband import load_result, save_result, simulate
+from freshband import load_result, save_result, simulate, summarise
 from freshband.channels import Table
 from freshband.errors import FileError, ParameterError
 from freshband.files import check_writable, replacing
@@ -42,6 +42,28 @@ def test_a_loaded_configuration_gives_the_same_result(result: xr.Dataset, path: 
     repeated = simulate(**config).drop_vars("seconds")
     xr.testing.assert_equal(repeated, result.drop_vars("seconds"))
     assert json.loads(repeated.attrs["config"]) == config
+
+
+def test_only_detectors_can_miss_a_change(result: xr.Dataset) -> None:
+    measures = ("alarms", "detected", "missed", "false_alarms", "delay")
+    found = summarise(result)["policies"]
+    assert [found["random"][name] for name in measures] == [None] * 5
+    looked = found["glr-cucb"]
+    assert looked["missed"]["mean"] + looked["detected"]["mean"] == 5
+    silent = simulate(
+        "piecewise", "glr-cucb", rounds=60, runs=2, policy_options={"glr-cucb": {"delta": 1e-300}}
+    )
+    found = summarise(silent)["policies"]["glr-cucb"]
+    assert (found["alarms"]["mean"], found["missed"]["mean"], found["delay"]) == (0, 5, None)
+
+
+def test_a_policy_nobody_knows_here_has_a_detector_if_it_raised_alarms(result: xr.Dataset) -> None:
+    config = {**json.loads(result.attrs["config"]), "policies": ["mine", "yours"]}
+    own = result.assign_coords(policy=["mine", "yours"]).assign_attrs(config=json.dumps(config))
+    raised = own.assign(alarms=own.alarms + (own.policy == "mine"))
+    found = summarise(raised)["policies"]
+    assert found["mine"]["missed"] is not None
+    assert (found["yours"]["missed"] is None) == (int(own.alarms.sel(policy="yours").sum()) == 0)
 
 
 def test_long_configurations_fit(tmp_path: Path) -> None:

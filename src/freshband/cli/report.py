@@ -14,8 +14,9 @@ def report(
     source: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR|FILE.nc",
-            help="Folder with results of 'simulate', 'train' or 'compare', or one of them.",
+            metavar="DIR|FILE",
+            help="Folder with what 'simulate', 'train', 'compare', 'reproduce', 'show' and --plot "
+            "write, or one of these files.",
         ),
     ],
     out: Annotated[
@@ -41,6 +42,7 @@ def report(
     written = write_report(source, out)
     for note in written.left_out:
         typer.echo(f"note: left out: {note}", err=True)
-    count = len(written.shown)
+    counts = {"result": len(written.shown), "picture": len(written.pictures)}
+    told = [f"{count} {what}{'s' if count > 1 else ''}" for what, count in counts.items() if count]
     size = written.path.stat().st_size / 1e6
-    typer.echo(f"wrote {written.path}: {count} result{'s' if count > 1 else ''}, {size:.1f} MB")
+    typer.echo(f"wrote {written.path}: {', '.join(told)}, {size:.1f} MB")

@@ -19,7 +19,6 @@ import numpy as np
 
 from freshband.experiments import training
 from freshband.experiments.base import Machine
-from freshband.federated.comparison import compare
 from freshband.files import check_writable, replacing
 
 __all__ = ["FILE", "GRID", "best_of", "read_trials", "try_all"]
@@ -99,6 +98,8 @@ def best_of(trials: Sequence[Trial], dataset: str, air: str) -> dict[str, Any]:
 
 def try_all(folder: Path, machine: Machine) -> Iterator[Trial]:
     """Try what was not tried yet; yield each trial once it is in the file."""
+    from freshband.federated.comparison import compare  # here: reading trials needs no PyTorch
+
     path = check_writable(folder / FILE)
     done = read_trials(folder)
     for trial in _trials():

@@ -11,7 +11,6 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from freshband.experiments.base import Machine, Piece, Scale
-from freshband.federated.comparison import compare, load_comparison, save_comparison
 from freshband.federated.settings import Training
 
 __all__ = [
@@ -96,6 +95,9 @@ def train_piece(
 
     With ``longer`` clients make so many times the local steps, which the key says.
     """
+    # Imported here, because figures and verdicts do not need PyTorch.
+    from freshband.federated.comparison import compare, load_comparison, save_comparison
+
     settings, runs = settings_of(dataset, air, first), _RUNS[scale]
     settings = settings.model_copy(update={"local_steps": longer * settings.local_steps})
     place = {"device", "precision", "path", "workers"}  # may differ from run to run

@@ -29,7 +29,7 @@ from freshband.plugins import imports_to_keep
 from freshband.policy import Policy, parse_policy, read_options
 from freshband.sealed import load_sealed, save_sealed, versions_of
 from freshband.simulation.monte_carlo import Plan, name_policies, play_run, progress_bar
-from freshband.simulation.result import mean_and_error
+from freshband.simulation.result import mask_detections, mean_and_error
 
 __all__ = [
     "compare",
@@ -330,9 +330,13 @@ def read_comparison(
 
 
 def measure_comparison(result: xr.Dataset) -> xr.Dataset:
-    """Return the measures of every policy and run, over (policy, run), with the last regrets."""
-    last = result[["regret", "regret_fixed"]].isel(round=-1, drop=True)
-    return measure_training(result).assign(last)
+    """Return the measures of every policy and run, over (policy, run), with the last regrets.
+
+    ``alarms`` is NaN where a policy looks for no changes.
+    """
+    regrets = [name for name in ("regret", "regret_fixed") if name in result]
+    measures = measure_training(result).assign(result[regrets].isel(round=-1, drop=True))
+    return mask_detections(measures, json.loads(result.attrs["config"])["policy_options"])
 
 
 def summarise_comparison(result: xr.Dataset) -> dict[str, Any]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RoundRecord"]
+__all__ = ["RoundRecord", "stack_records", "unstack_records"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -110,3 +111,31 @@ class RoundRecord:
         return json.dumps(
             {field.name: plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
         )
+
+
+def stack_records(records: Sequence[RoundRecord]) -> dict[str, NDArray[Any]]:
+    """Return every field over all rounds, first axis round; nothing for no rounds."""
+    if not records:
+        return {}
+    return {
+        field.name: np.stack([getattr(one, field.name) for one in records])
+        for field in dataclasses.fields(RoundRecord)
+    }
+
+
+def unstack_records(arrays: Mapping[str, NDArray[Any]], rounds: int) -> list[RoundRecord]:
+    """Return the records that `stack_records` took apart, every bit and type as it was."""
+    if rounds == 0:
+        return []
+    fields = {field.name: arrays[field.name] for field in dataclasses.fields(RoundRecord)}
+    if any(len(values) != rounds for values in fields.values()):
+        raise ValueError(f"they must be of {rounds} rounds")
+    return [
+        RoundRecord(
+            **{
+                name: values[at].item() if values.ndim == 1 else values[at].copy()
+                for name, values in fields.items()
+            }
+        )
+        for at in range(rounds)
+    ]

@@ -42,6 +42,11 @@ __all__ = [
 
 _FORMAT: Final = "freshband training 1"
 LIBRARIES: Final = ("numpy", "numba", "torch", "xarray")
+_MEASURES: Final = (
+    "final_accuracy", "best_accuracy", "best_round", "mean_accuracy", "final_loss",
+    "accuracy_spread", "mean_age", "max_age", "cumulative_variance", "jain", "mean_staleness",
+    "delivered", "refused", "alarms", "trained", "bytes_up", "bytes_down",
+)  # fmt: skip
 _BY_CHANNEL: Final = frozenset({"channel_means"})
 
 
@@ -151,6 +156,8 @@ def summarise_training(result: xr.Dataset) -> dict[str, Any]:
     measures = {str(name): _plain(one.item()) for name, one in measure_training(result).items()}
     if measures["best_round"] is not None:
         measures["best_round"] = int(measures["best_round"])
+    if not measures["alarms"] and not settings.policy().has_detector:
+        measures["alarms"] = None
     seconds = float(result.attrs["seconds"])
     looks = result.accuracy.notnull().values
     by_client = result.client_accuracy.values[looks]
@@ -194,33 +201,53 @@ def measure_training(result: xr.Dataset) -> xr.Dataset:
         who learns faster; ``mean_age`` and ``max_age``;
         ``cumulative_variance``; ``jain`` of the deliveries by client; ``mean_staleness`` of the
         updates applied; ``delivered``, ``refused``, ``alarms``, ``trained``, ``bytes_up`` and
-        ``bytes_down`` in all.
+        ``bytes_down`` in all. Of a file of ``freshband reproduce``, which keeps means over clients
+        in place of every client, those that can be told from it.
     """
     looked = result.accuracy.notnull()
     looked = looked.any([dim for dim in looked.dims if dim != "round"])
     last = np.flatnonzero(looked.values)[-1] if looked.any() else -1
     seen = result.isel(round=last, drop=True)
-    deliveries = result.delivered.sum("round").transpose(..., "client")
-    fairness = xr.zeros_like(deliveries.isel(client=0, drop=True), dtype=np.float64)
+    known = {
+        "final_accuracy": seen.accuracy,
+        "best_accuracy": result.accuracy.max("round"),
+        "best_round": result.accuracy.idxmax("round"),
+        "mean_accuracy": result.accuracy.mean("round"),
+        "final_loss": seen.loss,
+        "accuracy_spread": seen.accuracy_spread,
+        "cumulative_variance": result.variance.sum("round"),
+        "alarms": (result.alarm >= 0).sum("round"),
+        "trained": result.trained.sum("round"),
+    }
+    known |= _measure_clients(result) if "ages" in result else _measure_means(result)
+    return xr.Dataset({name: known[name] for name in _MEASURES if name in known})
+
+
+def _measure_clients(result: xr.Dataset) -> dict[str, xr.DataArray]:
+    deliveries = result.delivered.sum("round")
     staleness = result.staleness.where(result.staleness >= 0)
-    return xr.Dataset(
-        {
-            "final_accuracy": seen.accuracy,
-            "best_accuracy": result.accuracy.max("round"),
-            "best_round": result.accuracy.idxmax("round"),
-            "mean_accuracy": result.accuracy.mean("round"),
-            "final_loss": seen.loss,
-            "accuracy_spread": seen.accuracy_spread,
-            "mean_age": result.ages.mean(["round", "client"]),
-            "max_age": result.ages.max(["round", "client"]),
-            "cumulative_variance": result.variance.sum("round"),
-            "jain": fairness.copy(data=jain_index(deliveries.values)),
-            "mean_staleness": staleness.mean(["round", "client"]),
-            "delivered": deliveries.sum("client"),
-            "refused": result.refused.sum(["round", "client"]),
-            "alarms": (result.alarm >= 0).sum("round"),
-            "trained": result.trained.sum("round"),
-            "bytes_up": result.bytes_up.sum("round"),
-            "bytes_down": result.bytes_down.sum("round"),
-        }
-    )
+    return {
+        "mean_age": result.ages.mean(["round", "client"]),
+        "max_age": result.ages.max(["round", "client"]),
+        "jain": _fairness(deliveries),
+        "mean_staleness": staleness.mean(["round", "client"]),
+        "delivered": deliveries.sum("client"),
+        "refused": result.refused.sum(["round", "client"]),
+        "bytes_up": result.bytes_up.sum("round"),
+        "bytes_down": result.bytes_down.sum("round"),
+    }
+
+
+def _measure_means(result: xr.Dataset) -> dict[str, xr.DataArray]:
+    return {
+        "mean_age": result.mean_age.mean("round"),
+        "jain": _fairness(result.participation),
+        "delivered": result.n_delivered.sum("round"),
+    }
+
+
+def _fairness(shares: xr.DataArray) -> xr.DataArray:
+    """Return Jain's index over clients, of numbers or of shares."""
+    last = shares.transpose(..., "client")
+    index = xr.zeros_like(last.isel(client=0, drop=True), dtype=np.float64)
+    return index.copy(data=jain_index(last.values))

@@ -18,14 +18,13 @@ interrupted, on a CPU.
 
 from __future__ import annotations
 
-import dataclasses
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import torch
 import xarray as xr
 from torch import nn
@@ -48,7 +47,7 @@ from freshband.federated.clients import name_device
 from freshband.federated.data import Dataset
 from freshband.federated.engine import Federation
 from freshband.federated.partition import Partition
-from freshband.federated.records import RoundRecord
+from freshband.federated.records import RoundRecord, stack_records, unstack_records
 from freshband.federated.result import collect_records, save_training
 from freshband.federated.settings import Training
 from freshband.federated.terms import (
@@ -70,7 +69,7 @@ try:
 except ImportError:  # a system without it has nothing as simple that a kill undoes
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Run", "resume_run", "start_run"]
+__all__ = ["Run", "read_rounds", "resume_run", "start_run"]
 
 _STATE, _RECORDS = "federation.", "records."  # whose tensors they are
 
@@ -196,7 +195,8 @@ class Run:
             return
         state, facts = self.federation.checkpoint()
         tensors = {_STATE + name: tensor for name, tensor in state.items()}
-        tensors |= {_RECORDS + name: tensor for name, tensor in _stack(self.records).items()}
+        stacked = stack_records(self.records)
+        tensors |= {_RECORDS + name: torch.from_numpy(array) for name, array in stacked.items()}
         try:
             save_checkpoint(
                 _checkpoints(self.out),
@@ -341,6 +341,43 @@ def resume_run(
 def _restore(
     home: Path, terms: Terms, found: Checkpoint, own: Mapping[str, Any]
 ) -> tuple[Federation, list[RoundRecord]]:
+    records = _records_of(home, terms, found)
+    facts = found.facts.get("federation", {}) | {"settings": terms.settings.model_dump(mode="json")}
+    return Federation.restore(_of(found.tensors, _STATE), facts, **own), records
+
+
+def read_rounds(out: str | os.PathLike[str]) -> xr.Dataset:
+    """Return the rounds a run has played so far, as of its newest checkpoint that is whole.
+
+    The run may go on meanwhile, and nothing it trains with is loaded.
+
+    Parameters
+    ----------
+    out : path
+        The run's folder.
+
+    Returns
+    -------
+    xarray.Dataset
+        As `freshband.federated.result.collect_records` has it, with the versions of the run.
+
+    Raises
+    ------
+    FileError
+        If the folder holds no run, none of its checkpoints can be used, or no round was saved.
+    """
+    home = file_path("out", out)
+    terms = read_terms(home)
+    found = load_checkpoint(_checkpoints(home))
+    records = _records_of(home, terms, found)
+    if not records:
+        raise FileError(f"{home} holds a run of which no round was saved yet")
+    result = collect_records(records, terms.settings, device=terms.settings.device)
+    return result.assign_attrs(versions=json.dumps(found.facts.get("versions", terms.versions)))
+
+
+def _records_of(home: Path, terms: Terms, found: Checkpoint) -> list[RoundRecord]:
+    """Return the records in a checkpoint of the run that these terms are of."""
     where = f"round {found.round} in {_checkpoints(home)}"
     facts = found.facts.get("federation", {})
     try:  # gives the settings an older version did not have their defaults
@@ -352,11 +389,10 @@ def _restore(
     if settings != terms.settings.model_dump(mode="json"):
         raise FileError(f"{where} is a checkpoint of other settings than {terms_path(home)} has")
     try:
-        records = _unstack(_of(found.tensors, _RECORDS), found.round)
+        stacked = {name: one.numpy() for name, one in _of(found.tensors, _RECORDS).items()}
+        return unstack_records(stacked, found.round)
     except (KeyError, TypeError, ValueError) as error:
         raise FileError(f"cannot read the records of {where}: {reason(error)}") from None
-    now = {**facts, "settings": settings}
-    return Federation.restore(_of(found.tensors, _STATE), now, **own), records
 
 
 def _of(tensors: Mapping[str, torch.Tensor], owner: str) -> dict[str, torch.Tensor]:
@@ -365,34 +401,6 @@ def _of(tensors: Mapping[str, torch.Tensor], owner: str) -> dict[str, torch.Tens
         for name, tensor in tensors.items()
         if name.startswith(owner)
     }
-
-
-def _stack(records: Sequence[RoundRecord]) -> dict[str, torch.Tensor]:
-    """Return every field over all rounds, first axis round."""
-    if not records:
-        return {}
-    return {
-        field.name: torch.from_numpy(np.stack([getattr(one, field.name) for one in records]))
-        for field in dataclasses.fields(RoundRecord)
-    }
-
-
-def _unstack(tensors: Mapping[str, torch.Tensor], rounds: int) -> list[RoundRecord]:
-    """Return the records that `_stack` took apart, every bit and type as it was."""
-    if rounds == 0:
-        return []
-    fields = {field.name: tensors[field.name].numpy() for field in dataclasses.fields(RoundRecord)}
-    if any(len(values) != rounds for values in fields.values()):
-        raise ValueError(f"they must be of {rounds} rounds")
-    return [
-        RoundRecord(
-            **{
-                name: values[at].item() if values.ndim == 1 else values[at].copy()
-                for name, values in fields.items()
-            }
-        )
-        for at in range(rounds)
-    ]
 
 
 def _given(**objects: Any) -> dict[str, Any]:

@@ -58,6 +58,12 @@ def draw_curves(result: xr.Dataset, measure: str = "regret", *, log: bool = Fals
     """
     config = read_config(result)
     measure = check_measure(measure, has_means=not bool(result.regret_curve.isnull().all()))
+    if f"{measure}_curve" not in result:
+        raise ParameterError(
+            f"measure must be one the result has a curve of, got {measure!r}: files of freshband "
+            "reproduce keep what its figures show, and freshband simulate --like FILE computes the "
+            "rest again"
+        )
     curves = result[f"{measure}_curve"]
     figure = Figure(figsize=(7.0, 4.3), layout="constrained")
     axes = figure.subplots()

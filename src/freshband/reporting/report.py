@@ -15,25 +15,22 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import xarray as xr
-
 from freshband import __version__
-from freshband.errors import FileError, FreshbandError, ParameterError, reason
+from freshband.errors import FileError, FreshbandError, ParameterError
 from freshband.files import check_writable, replacing
 from freshband.parameters import file_path
 from freshband.reporting.page.charts import Chart, Entry
 from freshband.reporting.page.markup import Html, join, tag
-from freshband.reporting.page.parts import Part
-from freshband.sealed import load_sealed
+from freshband.reporting.page.parts import Part, Picture
+from freshband.reporting.page.pictures import load_picture, show_pictures
+from freshband.reporting.sources import find_pictures, find_results, name_result, show_result
 
 __all__ = ["Written", "write_report"]
-
-Shower = Callable[[xr.Dataset, Path, str], Part]
 
 _AOI: Final = (
     "A client's age of information is the number of rounds since its last update got through, that "
@@ -47,14 +44,16 @@ _BANDS: Final = (
     "Curves are means over independent runs and bands are one standard error; the buttons above a "
     "chart show and hide its curves."
 )
+_CONFIGURATION: Final = "Configuration and environment"
 
 
 class Written(NamedTuple):
-    """A report that was written: where, of which files, and why others were left out."""
+    """A report that was written: where, of which results and pictures, and why others are not."""
 
     path: Path
     shown: list[Path]
     left_out: list[str]
+    pictures: list[Path]
 
 
 def write_report(
@@ -65,7 +64,9 @@ def write_report(
     Parameters
     ----------
     source : path
-        A file of ``freshband simulate``, ``train`` or ``compare``, or a folder with such files.
+        A file that a command of freshband wrote, or a folder with such files: results of
+        ``simulate``, ``train``, ``compare`` and ``reproduce``, verdicts, runs that are not
+        finished, pictures.
     out : path, optional
         The page to write; by default ``report.html`` in the folder.
 
@@ -82,19 +83,35 @@ def write_report(
     target = check_writable(folder / "report.html" if out is None else out)
     if target.suffix.lower() not in (".html", ".htm"):
         raise ParameterError(f"the name of a report must end in .html, got {target.name!r}")
+    parts, shown, left_out = _gather(root)
+    if not parts:
+        what = "no file *.nc, no run, no verdicts and no picture"
+        raise FileError(left_out[0] if left_out else f"{root} holds no result: {what}")
+    page = _page(name_result(root, root), parts, left_out, library)
+    with replacing(target) as scratch:
+        scratch.write_text(page, encoding="utf-8", newline="\n")
+    pictures = [picture.path for part in parts for picture in part.pictures]
+    return Written(target, shown, left_out, pictures)
+
+
+def _gather(root: Path) -> tuple[list[Part], list[Path], list[str]]:
+    """Return what there is to show, the results it comes from, and why others are left out."""
     parts, shown, left_out = [], [], []
-    for path in _find(root):
+    for path in find_results(root):
         try:
-            parts.append(_show(path, _name(path, root)))
+            parts.append(show_result(path, name_result(path, root)))
             shown.append(path)
         except FileError as error:
             left_out.append(str(error))
-    if not parts:
-        raise FileError(left_out[0] if left_out else f"{root} holds no result, no file *.nc")
-    page = _page(_name(root, root), parts, left_out, library)
-    with replacing(target) as scratch:
-        scratch.write_text(page, encoding="utf-8", newline="\n")
-    return Written(target, shown, left_out)
+    known = {picture.path for part in parts for picture in part.pictures}
+    loose: list[Picture] = []
+    for path in find_pictures(root):
+        if path not in known:
+            try:
+                loose.append(load_picture(path, name_result(path, root)))
+            except FileError as error:
+                left_out.append(str(error))
+    return [*parts, *([show_pictures(loose)] if loose else [])], shown, left_out
 
 
 def _plotly() -> str:
@@ -107,73 +124,6 @@ def _plotly() -> str:
         ) from None
     text: str = get_plotlyjs()
     return text
-
-
-# ------------------------------------------------------------------------------------------ files
-
-
-def _find(root: Path) -> list[Path]:
-    """Return files that may be results; hidden ones are being written."""
-    if not root.is_dir():
-        return [root]
-    try:
-        found = [*root.glob("*.nc"), *root.glob("*/*.nc")]
-    except OSError as error:
-        raise FileError(f"cannot read {root}: {reason(error)}") from None
-    return sorted(path for path in found if not path.name.startswith("."))
-
-
-def _name(path: Path, root: Path) -> str:
-    """Return what to call a file: by its place below the folder, a run by its folder."""
-    resolved = path.resolve()
-    if path == root:
-        return resolved.parent.name if path.name == "result.nc" else resolved.stem
-    below = path.relative_to(root)
-    if below.name == "result.nc":
-        return below.parent.as_posix() if len(below.parts) > 1 else resolved.parent.name
-    return below.with_suffix("").as_posix()
-
-
-def _show(path: Path, title: str) -> Part:
-    problems = []
-    for form, shower in _FORMS.items():
-        try:
-            return shower()(load_sealed(path, form), path, title)
-        except FileError as error:
-            problems.append(error)
-        except ModuleNotFoundError:
-            raise FreshbandError(
-                f"{path} is a result of training, and reading it needs PyTorch; install it with: "
-                "pip install 'freshband[train]'"
-            ) from None
-        except (KeyError, AttributeError, ValueError) as error:
-            raise FileError(f"{path} is not a complete result: {reason(error)}") from None
-    raise problems[0]
-
-
-def _simulation() -> Shower:
-    from freshband.reporting.page.simulation import show_simulation
-
-    return show_simulation
-
-
-def _training() -> Shower:
-    from freshband.reporting.page.training import show_training
-
-    return show_training
-
-
-def _comparison() -> Shower:
-    from freshband.reporting.page.comparison import show_comparison
-
-    return show_comparison
-
-
-_FORMS: Final[dict[str, Callable[[], Shower]]] = {
-    "freshband simulation 1": _simulation,
-    "freshband training 1": _training,
-    "freshband comparison 1": _comparison,
-}
 
 
 # ------------------------------------------------------------------------------------------- page
@@ -247,10 +197,10 @@ def _json(value: Any) -> str:
 
 def _header(name: str, parts: Sequence[Part], left_out: Sequence[str]) -> Html:
     kinds = [part.kind.lower() for part in parts]
-    counted = ", ".join(
-        f"{kinds.count(kind)} {kind}{'s' if kinds.count(kind) > 1 else ''}"
-        for kind in dict.fromkeys(kinds)
-    )
+    counts = {kind: kinds.count(kind) for kind in kinds} | {
+        "picture": sum(len(part.pictures) for part in parts)
+    }
+    counted = ", ".join(_count(number, kind) for kind, number in counts.items() if number)
     terms = {"Age of information (AoI)": _AOI, "Regret": _REGRET, "Curves and bands": _BANDS}
     return tag(
         "header",
@@ -271,6 +221,10 @@ def _header(name: str, parts: Sequence[Part], left_out: Sequence[str]) -> Html:
     )
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number > 1 else ''}"
+
+
 def _contents(parts: Sequence[Part]) -> Html:
     entries = join(
         tag(
@@ -282,7 +236,7 @@ def _contents(parts: Sequence[Part]) -> Html:
                     tag("li", tag("a", text, href=f"#r{place}-{key}"))
                     for key, text in [
                         *((chart.key, chart.title) for chart in part.charts),
-                        ("configuration", "Configuration and environment"),
+                        *([("configuration", _CONFIGURATION)] if part.settings else []),
                     ]
                 ),
             ),
@@ -301,6 +255,7 @@ def _section(place: int, part: Part) -> Html:
         tag("h2", part.title, id=f"{anchor}-title"),
         tag("p", part.about, class_="lead"),
         tag("div", part.summary, class_="numbers"),
+        join(_picture(picture) for picture in part.pictures),
         tag(
             "div",
             join(_figure(anchor, chart) for chart in part.charts),
@@ -308,17 +263,37 @@ def _section(place: int, part: Part) -> Html:
         ),
         tag("div", join(part.tables), class_="numbers"),
         join(tag("p", note, class_="note") for note in part.notes),
-        tag("h3", "Configuration and environment", id=f"{anchor}-configuration"),
-        tag("p", "The same again: ", tag("code", part.repeat)),
-        tag(
-            "div",
-            tag("details", tag("summary", "Configuration"), part.settings),
-            tag("details", tag("summary", "Environment"), part.environment),
-            class_="facts",
-        ),
+        _configuration(anchor, part),
         id=anchor,
         class_="part",
         aria_labelledby=f"{anchor}-title",
+    )
+
+
+def _configuration(anchor: str, part: Part) -> Html:
+    again = tag("p", f"{part.again}: ", tag("code", part.repeat)) if part.repeat else None
+    if part.settings is None:
+        return join([again])
+    return join(
+        [
+            tag("h3", _CONFIGURATION, id=f"{anchor}-configuration"),
+            again,
+            tag(
+                "div",
+                tag("details", tag("summary", "Configuration"), part.settings),
+                tag("details", tag("summary", "Environment"), part.environment),
+                class_="facts",
+            ),
+        ]
+    )
+
+
+def _picture(picture: Picture) -> Html:
+    return tag(
+        "figure",
+        tag("img", src=picture.data, alt=picture.says),
+        tag("figcaption", picture.path.name),
+        class_="picture",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from freshband import __version__
 from freshband.aoi import growth_exponent, jain_index, match_alarms
 from freshband.errors import ParameterError, shown
 from freshband.plugins import imports_to_keep
+from freshband.policy import has_detector
 from freshband.sealed import load_sealed, save_sealed, versions_of
 from freshband.simulation.loop import Tally
 
@@ -23,12 +24,14 @@ __all__ = [
     "Record",
     "collect",
     "load_result",
+    "mask_detections",
     "mean_and_error",
     "read_config",
     "save_result",
     "summarise",
 ]
 
+_OF_DETECTORS = ("alarms", "detected", "missed", "false_alarms", "delay")
 REGRETS = ("regret", "regret_rotate", "regret_fixed")
 _FORMAT = "freshband simulation 1"
 _LIBRARIES = ("numpy", "numba", "xarray")
@@ -117,6 +120,28 @@ def _detections(names: Sequence[str], records: Sequence[Record]) -> dict[str, ND
     return found
 
 
+def mask_detections(measures: xr.Dataset, options: Mapping[str, Mapping[str, Any]]) -> xr.Dataset:
+    """Return measures with NaN in place of what a policy without a detector cannot have.
+
+    A policy that does not look for changes misses none.
+
+    Parameters
+    ----------
+    measures : xarray.Dataset
+        Over (policy, run), ``alarms`` among them.
+    options : mapping of str to mapping
+        Hyper-parameters of each policy, by its name.
+    """
+    raised = measures.alarms.sum("run")
+    looks = [
+        has_detector(str(name), options.get(str(name)), int(raised.sel(policy=name)))
+        for name in measures.policy.values
+    ]
+    known = xr.DataArray(looks, dims="policy", coords={"policy": measures.policy})
+    concerned = [name for name in _OF_DETECTORS if name in measures]
+    return measures.assign({name: measures[name].where(known) for name in concerned})
+
+
 def summarise(result: xr.Dataset) -> dict[str, Any]:
     """Return mean and standard error over runs of every measure, as plain JSON values.
 
@@ -124,7 +149,8 @@ def summarise(result: xr.Dataset) -> dict[str, Any]:
     -------
     dict
         ``policies.<name>.<measure>`` is ``{"mean": …, "se": …}``, or None where the measure does
-        not apply; a standard error of a single run is None. ``growth_exponent`` is that of the
+        not apply, such as ``missed`` of a policy that looks for no changes; a standard error of a
+        single run is None. ``growth_exponent`` is that of the
         mean regret over the last nine tenths of the rounds, None where regret is not positive.
         ``rounds_per_second`` counts the compiled rounds of each policy. Where ``same_air`` is true
         all runs met the same states: a standard error is then that of a policy's own random
@@ -139,9 +165,10 @@ def summarise(result: xr.Dataset) -> dict[str, Any]:
     """
     config = read_config(result)
     measures = [str(name) for name, array in result.items() if array.dims == ("policy", "run")]
+    masked = mask_detections(result, config.get("policy_options", {}))
     policies: dict[str, Any] = {}
     for name in result.policy.values:
-        row = result.sel(policy=name)
+        row = masked.sel(policy=name)
         policies[str(name)] = {
             measure: mean_and_error(row[measure].values)
             for measure in measures

@@ -47,6 +47,7 @@ class Play(NamedTuple):
     assignment: NDArray[np.int64]  # (rounds, n_clients), -1 for none
     alarms: NDArray[np.int64]  # (rounds,) channel found changed, or -1
     beliefs: NDArray[np.float64]  # (rounds, n_channels)
+    looks: bool = True  # for changes
 
 
 def draw_air(
@@ -273,8 +274,13 @@ def _explain(air: Air, panels: list[str], run: int) -> str:
 # ------------------------------------------------------------------------------------- the tables
 
 
-def detection_row(alarms: Any, breakpoints: Any) -> list[float]:
-    """Return the numbers of true changes, found, missed, false alarms, and the mean delay."""
+def detection_row(alarms: Any, breakpoints: Any, *, looks: bool) -> list[float]:
+    """Return the numbers of true changes, found, missed, false alarms, and the mean delay.
+
+    A policy that does not look for changes has NaN in place of all but the first.
+    """
+    if not looks:
+        return [len(breakpoints), *[np.nan] * 4]
     found = match_alarms(np.sort(alarms), breakpoints)
     return [len(breakpoints), found.detected, found.missed, found.false, found.delay]
 
@@ -282,13 +288,17 @@ def detection_row(alarms: Any, breakpoints: Any) -> list[float]:
 def detection_table(rows: Mapping[str, list[float]]) -> Html:
     """Tell changes noticed against true ones, policy by policy, means over runs."""
     head = ["policy", "true changes", "noticed", "missed", "false alarms", "delay, rounds"]
-    told = [[name, *(number(value) for value in values)] for name, values in rows.items()]
+    told = []
+    for name, (true, noticed, *others) in rows.items():
+        found = "no detector" if np.isnan(noticed) else number(noticed)
+        told.append([name, number(true), found, *(number(value) for value in others)])
     return table("Changes noticed against true ones, mean over runs", head, told)
 
 
 def _changes_table(air: Air, plays: Mapping[str, Play]) -> Html:
     """Tell true changes one by one, with the round in which each was noticed first."""
     changes = air.breakpoints
+    plays = {name: play for name, play in plays.items() if play.looks}
     if not len(changes):
         head = ["channel", "share of Good rounds"]
         width = np.diff(air.cuts)

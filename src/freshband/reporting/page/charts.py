@@ -161,7 +161,7 @@ def axis(
         "gridcolor": "@grid",
         "linecolor": "@grid",
         "zeroline": False,
-        **({"tickformat": ".0%"} if percent else {}),
+        **({"tickformat": ".1~%"} if percent else {}),  # ticks may be less than 1 % apart
         **({} if whole is None else {"tickformat": ",d"}),
         **({} if whole is None or whole > _FEW else {"dtick": 1}),  # no halves
         **more,

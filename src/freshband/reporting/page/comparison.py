@@ -46,23 +46,32 @@ _TOLD: Final = {
     "jain": "Jain index",
     "alarms": "alarms",
 }
+_MEANS: Final = (
+    "This file keeps means over clients, as freshband reproduce has it: the command below computes "
+    "every client's age, the channels chosen and contributions again."
+)
 _REPLACED: Final = ("scheduler", "matching", "policy_options", "run")  # of settings, by policies
 
 
 def show_comparison(result: xr.Dataset, path: Path, title: str) -> Part:
     """Return the part of the page on policies that trained under the same conditions."""
-    from freshband.federated.result import measure_training
+    from freshband.federated.comparison import measure_comparison
 
     config: dict[str, Any] = json.loads(result.attrs["config"])
     settings: dict[str, Any] = config["settings"]
-    last = result[["regret", "regret_fixed"]].isel(round=-1, drop=True)
-    measures = measure_training(result).assign(last)
+    measures = measure_comparison(result)
     runs, rounds, clients = (result.sizes[dim] for dim in ("run", "round", "client"))
     first = {str(name): result.sel(policy=name).isel(run=0) for name in result.policy.values}
-    freshest = min(first, key=lambda name: float(first[name].ages.mean()))  # what maps begin with
+    ages = _mean_age(result).isel(run=0).mean("round")
+    freshest = str(ages.idxmin("policy").item())  # what maps begin with
     charts = [*_learning(result), *_fairness(result)]
+    looks = {name: bool(measures.alarms.sel(policy=name).notnull().all()) for name in first}
     near = {"channel_options": find_again(settings["channel_options"], path.parent)[0]}
-    maps, tables, notes = _air(result, settings | near, first, freshest)
+    maps, tables, notes = _air(result, settings | near, first, freshest, looks)
+    if "ages" in result:
+        maps += [_ages(first, freshest), *contribution_map(first, freshest)]
+    else:
+        notes.append(_MEANS)
     shared = {name: value for name, value in settings.items() if name not in _REPLACED}
     shared |= {name: config[name] for name in ("policies", "policy_options", "runs")}
     several = f"{runs} runs" if runs > 1 else "1 run"
@@ -72,7 +81,7 @@ def show_comparison(result: xr.Dataset, path: Path, title: str) -> Part:
         about=f"{trained_on(settings)}: {clients} clients, {rounds:,} rounds, {several}, seed "
         f"{settings['seed']}",
         summary=measure_table("Policies at a glance: mean ± standard error", measures, _TOLD),
-        charts=[*charts, *maps, _ages(first, freshest), *contribution_map(first, freshest)],
+        charts=[*charts, *maps],
         tables=tables,
         notes=[
             *notes,
@@ -88,8 +97,6 @@ def show_comparison(result: xr.Dataset, path: Path, title: str) -> Part:
 
 def _learning(result: xr.Dataset) -> list[Chart]:
     looks = result.isel(round=result.accuracy.notnull().all(["policy", "run"]).values)
-    known = bool(result.regret.notnull().any())
-    oracle = "the mean+age oracle" if known else "the best fixed set"
     return [
         curves(
             "accuracy",
@@ -101,15 +108,7 @@ def _learning(result: xr.Dataset) -> list[Chart]:
             percent=True,
             late=True,
         ),
-        curves(
-            "regret",
-            "AoI regret",
-            f"How much age all clients piled up beyond {oracle} on the same air; lower is better, "
-            "and a curve that flattens has learned.",
-            over_policies(result.regret if known else result.regret_fixed, from_zero=True),
-            y_title="cumulative regret",
-            log=True,
-        ),
+        *_regret(result),
         curves(
             "spread",
             "Spread of accuracy over clients",
@@ -129,6 +128,26 @@ def _learning(result: xr.Dataset) -> list[Chart]:
             log=True,
             late=True,
         ),
+    ]
+
+
+def _regret(result: xr.Dataset) -> list[Chart]:
+    known = bool(result.regret.notnull().any())
+    measure, oracle = (
+        ("regret", "the mean+age oracle") if known else ("regret_fixed", "the best fixed set")
+    )
+    if measure not in result:
+        return []
+    return [
+        curves(
+            "regret",
+            "AoI regret",
+            f"How much age all clients piled up beyond {oracle} on the same air; lower is better, "
+            "and a curve that flattens has learned.",
+            over_policies(result[measure], from_zero=True),
+            y_title="cumulative regret",
+            log=True,
+        )
     ]
 
 
@@ -167,7 +186,7 @@ def _fairness(result: xr.Dataset) -> list[Chart]:
             "Accuracy by client",
             "The accuracy a client can expect in the end on samples like its own, the one worst "
             "off in each run first.",
-            over_policies(_ranked(_last_look(result).client_accuracy), "client"),
+            over_policies(_ranked(_last_look(result)), "client"),
             x_title="client, worst off first",
             y_title="accuracy",
             percent=True,
@@ -176,14 +195,18 @@ def _fairness(result: xr.Dataset) -> list[Chart]:
     ]
 
 
-def _last_look(result: xr.Dataset) -> xr.Dataset:
+def _last_look(result: xr.Dataset) -> xr.DataArray:
+    """Return what the last look at the test set means to each client."""
+    if "client_accuracy" not in result:
+        return result["final_client_accuracy"]
     looked = np.flatnonzero(result.accuracy.notnull().all(["policy", "run"]).values)
-    return result.isel(round=looked[-1] if len(looked) else -1, drop=True)
+    return result["client_accuracy"].isel(round=looked[-1] if len(looked) else -1, drop=True)
 
 
 def _mean_age(result: xr.Dataset) -> xr.DataArray:
     """Return mean ages, averaged over columns of rounds where there are many."""
-    ages = result.ages.mean("client").transpose("round", "policy", "run")
+    ages = result.ages.mean("client") if "ages" in result else result.mean_age
+    ages = ages.transpose("round", "policy", "run")
     cuts = cut_rounds(ages.sizes["round"])
     pooled = pool(ages.values, cuts)
     return xr.DataArray(
@@ -200,7 +223,11 @@ def _ranked(values: xr.DataArray) -> xr.DataArray:
 
 
 def _air(
-    result: xr.Dataset, settings: dict[str, Any], first: dict[str, xr.Dataset], freshest: str
+    result: xr.Dataset,
+    settings: dict[str, Any],
+    first: dict[str, xr.Dataset],
+    freshest: str,
+    looks: dict[str, bool],
 ) -> tuple[list[Chart], list[Html], list[str]]:
     """Return the map of the first run, changes noticed over all, and what could not be shown."""
     rounds, runs = result.sizes["round"], [int(run) for run in result.run.values]
@@ -218,14 +245,15 @@ def _air(
         if air is None:
             return [], [], [] if why is None else [why]
         if run == runs[0]:
-            plays = {name: play_of(one) for name, one in first.items()}
-            start = list(plays).index(freshest)
+            whole = "assignment" in result  # else nobody knows what was chosen
+            plays = {name: play_of(one, looks=looks[name]) for name, one in first.items() if whole}
+            start = list(first).index(freshest)
             maps.append(channel_map(air, plays, run=run, start=start))
         if air.means is None:
             return maps, [], []
         for name, rows in found.items():
-            alarms = result.alarm.sel(policy=name, run=run).values
-            rows.append(detection_row(np.flatnonzero(alarms >= 0) + 1, air.breakpoints))
+            raised = np.flatnonzero(result.alarm.sel(policy=name, run=run).values >= 0) + 1
+            rows.append(detection_row(raised, air.breakpoints, looks=looks[name]))
     means = {
         name: [_mean(column) for column in zip(*rows, strict=True)] for name, rows in found.items()
     }

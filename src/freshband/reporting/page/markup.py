@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 __all__ = ["Html", "join", "number", "table", "tag"]
 
-_VOID = frozenset({"link", "meta"})
+_VOID = frozenset({"img", "link", "meta"})
 _MISSING = "—"
 
 
@@ -64,9 +64,8 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> H
         tag("tr", tag("th", row[0], scope="row"), join(tag("td", text) for text in row[1:]))
         for row in rows
     )
-    inner = tag(
-        "table", tag("caption", caption), tag("thead", tag("tr", columns)), tag("tbody", body)
-    )
+    above = tag("caption", tag("span", caption))
+    inner = tag("table", above, tag("thead", tag("tr", columns)), tag("tbody", body))
     return tag("div", inner, class_="scroll", role="group", tabindex=0, aria_label=caption)
 
 

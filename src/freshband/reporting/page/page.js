@@ -119,6 +119,17 @@
   }
   addEventListener("beforeprint", () => figures.filter((one) => !drawn.has(one)).forEach(draw));
 
+  // ---- tables: those that are cut off say so
+
+  const tables = new ResizeObserver((seen) => {
+    requestAnimationFrame(() => {
+      for (const { target } of seen) {
+        target.classList.toggle("cut", target.scrollWidth > target.clientWidth + 1);
+      }
+    });
+  });
+  document.querySelectorAll(".scroll").forEach((one) => tables.observe(one));
+
   // ---- light and dark
 
   const dark = matchMedia("(prefers-color-scheme: dark)");

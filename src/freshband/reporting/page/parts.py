@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -21,6 +21,7 @@ from freshband.simulation.result import mean_and_error
 
 __all__ = [
     "Part",
+    "Picture",
     "air_again",
     "flatten",
     "measure_table",
@@ -30,6 +31,14 @@ __all__ = [
     "settings_table",
     "surroundings",
 ]
+
+
+class Picture(NamedTuple):
+    """A picture on the page: the file it comes from, what it shows, and its data as a link."""
+
+    path: Path
+    says: str
+    data: str
 
 
 @dataclass(frozen=True)
@@ -42,25 +51,29 @@ class Part:
         What it is, what to call it, and one line on what was run.
     summary : Html
         The numbers at a glance.
+    pictures : list of Picture
+        Files that are shown as they are.
     charts : list of Chart
         In the order of the page.
     tables : list of Html
         Shown below the charts.
     notes : list of str
         What could not be shown, and why.
-    settings, environment : Html
+    settings, environment : Html, optional
         The configuration and where it ran.
     repeat : str
-        A command that runs it again.
+        A command that runs it again, if there is one; ``again`` says what it does.
     """
 
     kind: str
     title: str
     about: str
-    summary: Html
-    settings: Html
-    environment: Html
-    repeat: str
+    summary: Html | None = None
+    settings: Html | None = None
+    environment: Html | None = None
+    repeat: str = ""
+    again: str = "The same again"
+    pictures: list[Picture] = field(default_factory=list)
     charts: list[Chart] = field(default_factory=list)
     tables: list[Html] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -87,7 +100,11 @@ def measure_table(caption: str, measures: xr.Dataset, told: Mapping[str, str]) -
 
     ``told`` gives the heading of each; those that end in % are shares of one.
     """
-    known = {name: head for name, head in told.items() if bool(measures[name].notnull().any())}
+    known = {
+        name: head
+        for name, head in told.items()
+        if name in measures and bool(measures[name].notnull().any())
+    }
     rows = []
     for policy in measures.policy.values:
         row = [str(policy)]

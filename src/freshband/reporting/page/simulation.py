@@ -22,7 +22,7 @@ from freshband.reporting.page.parts import (
     settings_table,
     surroundings,
 )
-from freshband.simulation.result import mean_and_error, read_config
+from freshband.simulation.result import mask_detections, mean_and_error, read_config
 
 __all__ = ["show_simulation"]
 
@@ -36,6 +36,10 @@ _TOLD: Final = {
     "jain": "Jain index",
     "alarms": "alarms",
 }
+_SUMS: Final = (
+    "A simulation keeps sums, not rounds: which channels were chosen, each client's age and "
+    "contributions are in the files of freshband train and freshband compare."
+)
 
 
 def show_simulation(result: xr.Dataset, path: Path, title: str) -> Part:
@@ -51,16 +55,19 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> Part:
         int(result.run.values[0]),
         rounds=config["rounds"],
     )
-    charts = [*_curves(result, clients), _participation(result)]
+    charts = _curves(result, clients)
+    if "participation" in result:
+        charts.append(_participation(result))
     if air is not None:
         charts.append(channel_map(air, {}, run=int(result.run.values[0])))
-    detections = {
-        str(name): [_mean(result.sel(policy=name)[measure]) for measure in _FOUND]
-        for name in result.policy.values
-    }
+    masked = mask_detections(result, config.get("policy_options", {}))
+    true = result.detected + result.missed
     rows = {
-        name: [found + missed, found, missed, false, delay]
-        for name, (found, missed, false, delay) in detections.items()
+        str(name): [
+            _mean(true.sel(policy=name)),
+            *(_mean(masked[measure].sel(policy=name)) for measure in _FOUND),
+        ]
+        for name in result.policy.values
     }
     known = bool(result.detected.notnull().any())
     several = f"{runs} runs" if runs > 1 else "1 run"
@@ -69,14 +76,14 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> Part:
         title=title,
         about=f"{config['channels']}: {clients} clients, {config['rounds']:,} rounds, {several}, "
         f"seed {config['seed']}",
-        summary=measure_table("Policies at a glance: mean ± standard error", result, _TOLD),
+        summary=measure_table("Policies at a glance: mean ± standard error", masked, _TOLD),
         charts=charts,
         tables=[detection_table(rows)] if known else [],
         notes=[
             *([] if why is None else [why]),
             *same_air_note(result, "a policy's own random choices, and 0 where it makes none"),
-            "A simulation keeps sums, not rounds: which channels were chosen, each client's age "
-            "and contributions are in the files of freshband train and freshband compare.",
+            *_missing(result),
+            _SUMS,
         ],
         settings=settings_table(config),
         environment=surroundings(result, path),
@@ -92,49 +99,65 @@ def _mean(values: xr.DataArray) -> float:
     return np.nan if found is None or found["mean"] is None else found["mean"]
 
 
+def _missing(result: xr.Dataset) -> list[str]:
+    """Say what the file of a simulation has when it is not all there."""
+    if result.sizes["round"] > 1 and "age_curve" in result and "participation" in result:
+        return []
+    held = "totals and some curves" if result.sizes["round"] > 1 else "totals only"
+    return [
+        f"This file keeps {held}, as freshband reproduce and --points 1 have it: the command "
+        "below, with --points 200, computes the rest again."
+    ]
+
+
 def _curves(result: xr.Dataset, clients: int) -> list[Chart]:
+    """Return the curves the file holds; one of a single point would say nothing."""
+    if result.sizes["round"] < 2:
+        return []
     known = bool(result.regret.notnull().any())
     measure, oracle = (
         ("regret_curve", "the mean+age oracle")
         if known
         else ("regret_fixed_curve", "the best fixed set")
     )
-    before = result.age_curve.diff("round")
-    widths = result["round"].diff("round")
-    recent = (before / (widths * clients)).transpose("policy", "run", "round")
-    charts = [
-        curves(
-            "regret",
-            "AoI regret",
-            f"How much age all clients piled up beyond {oracle} on the same air; lower is better, "
-            "and a curve that flattens has learned.",
-            over_policies(result[measure], from_zero=True),
-            y_title="cumulative regret",
-            log=True,
+    charts = []
+    if measure in result:
+        charts.append(
+            curves(
+                "regret",
+                "AoI regret",
+                f"How much age all clients piled up beyond {oracle} on the same air; lower is "
+                "better, and a curve that flattens has learned.",
+                over_policies(result[measure], from_zero=True),
+                y_title="cumulative regret",
+                log=True,
+            )
         )
-    ]
-    if recent.sizes["round"]:
+    if "age_curve" in result:
+        widths = result["round"].diff("round")
+        recent = result.age_curve.diff("round") / (widths * clients)
         charts.append(
             curves(
                 "age",
                 "Age of the updates",
                 "The mean age of a client's last delivered update, in rounds, between one point "
                 "and the next; 1 would be an update from everybody in every round.",
-                over_policies(recent),
+                over_policies(recent.transpose("policy", "run", "round")),
                 y_title="mean age",
             )
         )
-    charts.append(
-        curves(
-            "variance",
-            "Fairness over time",
-            "The variance of ages over clients, summed over rounds; a flat curve means that "
-            "nobody is left waiting longer than the others.",
-            over_policies(result.variance_curve, from_zero=True),
-            y_title="cumulative AoI variance",
-            log=True,
+    if "variance_curve" in result:
+        charts.append(
+            curves(
+                "variance",
+                "Fairness over time",
+                "The variance of ages over clients, summed over rounds; a flat curve means that "
+                "nobody is left waiting longer than the others.",
+                over_policies(result.variance_curve, from_zero=True),
+                y_title="cumulative AoI variance",
+                log=True,
+            )
         )
-    )
     return charts
 
 

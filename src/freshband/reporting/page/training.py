@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,7 @@ import xarray as xr
 
 from freshband.errors import FreshbandError
 from freshband.federated.settings import Training
+from freshband.policy import has_detector
 from freshband.reporting.page.air import Play, channel_map, detection_row, detection_table
 from freshband.reporting.page.charts import Chart, Series, bars, curves, cut_rounds, heat_map, pool
 from freshband.reporting.page.markup import Html, join, number, tag
@@ -43,31 +45,45 @@ def show_training(result: xr.Dataset, path: Path, title: str) -> Part:
         rounds=rounds,
     )
     policy = policy_of(config)
-    play = play_of(result)
+    looks = has_detector(policy, config["policy_options"], measures["alarms"])
+    play = play_of(result, looks=looks)
     charts = _learning(result)
     tables = []
     if air is not None:
         charts.append(channel_map(air, {policy: play}, run=config["run"]))
         noticed = np.flatnonzero(play.alarms >= 0) + 1
         if air.means is not None:
-            tables.append(detection_table({policy: detection_row(noticed, air.breakpoints)}))
+            row = detection_row(noticed, air.breakpoints, looks=looks)
+            tables.append(detection_table({policy: row}))
     charts += _clients(result, {policy: result})
     notes = [] if why is None else [why]
+    played = f"{rounds:,} rounds"
+    if rounds < config["rounds"]:
+        played = f"{rounds:,} of {config['rounds']:,} rounds"
+        notes.insert(0, "The run is not finished: this is what its last checkpoint holds.")
     if result.contributions.isnull().all():
         notes.append("Nobody asked for contributions in this run, so none were computed.")
+    again, repeat = _again(path, result)
     return Part(
         kind="Training",
         title=title,
-        about=f"{trained_on(config)}: {policy}, {clients} clients, {rounds:,} rounds, seed "
-        f"{config['seed']}",
+        about=f"{trained_on(config)}: {policy}, {clients} clients, {played}, seed {config['seed']}",
         summary=_tiles(measures, result),
         charts=charts,
         tables=tables,
         notes=notes,
         settings=settings_table(config, training_defaults()),
         environment=surroundings(result, path),
-        repeat=repeat_with("train", path, result),
+        again=again,
+        repeat=repeat,
     )
+
+
+def _again(path: Path, result: xr.Dataset) -> tuple[str, str]:
+    """Return how to run it again, or how to go on with a run that is not finished."""
+    if path.name != "run.json":
+        return "The same again", repeat_with("train", path, result)
+    return "Go on with it", f"freshband train --resume {shlex.quote(str(path.parent))}"
 
 
 def trained_on(config: dict[str, Any]) -> str:
@@ -88,12 +104,13 @@ def training_defaults() -> dict[str, Any]:
     return Training().model_dump(mode="json")
 
 
-def play_of(result: xr.Dataset) -> Play:
-    """Return what the policy of one run did."""
+def play_of(result: xr.Dataset, *, looks: bool) -> Play:
+    """Return what the policy of one run did, and whether it looks for changes."""
     return Play(
         result.assignment.transpose("round", "client").values,
         result.alarm.values,
         result.channel_means.transpose("round", "channel").values,
+        looks,
     )
 
 

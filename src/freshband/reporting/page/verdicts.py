@@ -1,0 +1,137 @@
+"""What ``freshband reproduce`` writes beside results: verdicts, and what was tried."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from freshband.errors import FileError, reason
+from freshband.experiments.base import EXPERIMENTS, Scale, find_experiment
+from freshband.reporting.page.markup import Html, number, table, tag
+from freshband.reporting.page.parts import Part, Picture
+from freshband.reporting.page.pictures import load_picture
+
+__all__ = ["is_verdict_name", "show_json"]
+
+_NAMED: Final = re.compile(rf"({'|'.join(EXPERIMENTS)})-({'|'.join(Scale)})\.json")
+_HEAD: Final = ("statement", "verdict", "ours", "paper", "why")
+_TRIED: Final = {
+    "air": "air",
+    "local_steps": "local steps",
+    "batch_size": "batch",
+    "client_lr": "step size",
+    "accuracy": "accuracy of random",
+    "device": "device",
+    "precision": "precision",
+}
+
+
+def is_verdict_name(name: str) -> bool:
+    """Whether ``freshband reproduce`` calls a file so.
+
+    Examples
+    --------
+    >>> is_verdict_name("fig2a-quick.json"), is_verdict_name("package.json")
+    (True, False)
+    """
+    return name == "choice.json" or _NAMED.fullmatch(name) is not None
+
+
+def show_json(path: Path, title: str) -> Part:
+    """Return the part of the page on a file of verdicts, or of what was tried.
+
+    Raises
+    ------
+    FileError
+        If the file cannot be read or holds something else.
+    """
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {reason(error)}") from None
+    except ValueError:
+        raise FileError(f"{path} is damaged or not a result") from None
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise FileError(f"{path} holds neither verdicts nor trials of freshband reproduce")
+    shower = _show_verdicts if "verdict" in rows[0] else _show_trials
+    return shower(rows, path, title)
+
+
+def _show_verdicts(claims: list[dict[str, Any]], path: Path, title: str) -> Part:
+    found = _NAMED.fullmatch(path.name)
+    name, scale = found.groups() if found else ("", "")
+    told = [claim["verdict"] for claim in claims]
+    counts = ", ".join(f"{each}: {told.count(each)}" for each in dict.fromkeys(told))
+    pictures, notes = _figures(name, scale, path.parent)
+    return Part(
+        kind="Experiment",
+        title=title,
+        about=(f"{find_experiment(name).TITLE}; scale {scale}; " if name else "") + counts,
+        summary=_claims_table(claims),
+        pictures=pictures,
+        notes=notes,
+        repeat=f"freshband reproduce {name} --scale {scale} --out {_folder(path)}" if name else "",
+    )
+
+
+def _figures(name: str, scale: str, folder: Path) -> tuple[list[Picture], list[str]]:
+    """Return the figures of an experiment that are there, and what is wrong with others."""
+    from freshband.reporting.figures import FIGURES  # matplotlib takes a second
+
+    pictures, notes = [], []
+    for shown in FIGURES.get(name, ()):
+        path = folder / f"{shown}-{scale}.png"
+        if path.exists():
+            try:
+                pictures.append(load_picture(path, find_experiment(name).TITLE))
+            except FileError as error:
+                notes.append(str(error))
+    return pictures, notes
+
+
+def _claims_table(claims: list[dict[str, Any]]) -> Html:
+    rows = [
+        [
+            claim["what"],
+            claim["verdict"],
+            f"{number(claim['ours'], claim['error'])} {claim['unit']}".strip(),
+            claim["paper"],
+            claim["why"],
+        ]
+        for claim in claims
+    ]
+    caption = "Statements and what became of them: mean ± standard error"
+    return tag("div", table(caption, _HEAD, rows), class_="words")
+
+
+def _show_trials(trials: list[dict[str, Any]], path: Path, title: str) -> Part:
+    from freshband.experiments.choice import best_of
+
+    rows = []
+    for trial in trials:
+        best = best_of(trials, trial["dataset"], trial["air"])
+        taken = "taken" if best.items() <= trial.items() else ""
+        rows.append([trial["dataset"], *_cells(trial), taken])
+    return Part(
+        kind="Choice",
+        title=title,
+        about="What the paper leaves open in training, chosen by how well random scheduling "
+        f"learns: {len(trials)} trial{'s' if len(trials) > 1 else ''}.",
+        summary=table("Settings that were tried", ["data set", *_TRIED.values(), ""], rows),
+        repeat=f"freshband reproduce choice --out {_folder(path)}",
+    )
+
+
+def _cells(trial: Mapping[str, Any]) -> list[str]:
+    return [
+        number(value, percent=True) if name == "accuracy" else str(value)
+        for name, value in ((name, trial[name]) for name in _TRIED)
+    ]
+
+
+def _folder(path: Path) -> str:
+    return shlex.quote(str(path.parent))

@@ -1,0 +1,130 @@
+"""What a report is made of: the files in a folder that commands wrote, and what each shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import xarray as xr
+
+from freshband.errors import FileError, FreshbandError, reason
+from freshband.reporting.page.parts import Part
+from freshband.reporting.page.pictures import DRAWN
+from freshband.reporting.page.verdicts import is_verdict_name, show_json
+from freshband.sealed import load_sealed
+
+__all__ = ["find_pictures", "find_results", "name_result", "show_result"]
+
+Shower = Callable[[xr.Dataset, Path, str], Part]
+
+_HDF5: Final = b"\x89HDF\r\n\x1a\n"  # begins every result, whatever its file is called
+_RUN: Final = "run.json"
+
+
+def find_results(root: Path) -> list[Path]:
+    """Return what may be results, verdicts first: they sum the others up.
+
+    Hidden files are being written. A run that is not finished stands for its last checkpoint.
+    """
+    if not root.is_dir():
+        return [] if _is_picture(root) else [root]
+    found = [path for path in _files(root) if _is_result(path)]
+    return sorted(found, key=lambda path: (not is_verdict_name(path.name), path))
+
+
+def find_pictures(root: Path) -> list[Path]:
+    """Return the pictures in a folder and the folders in it."""
+    return [path for path in (_files(root) if root.is_dir() else [root]) if _is_picture(path)]
+
+
+def _files(root: Path) -> list[Path]:
+    try:
+        found = [*root.glob("[!.]*"), *root.glob("[!.]*/[!.]*")]
+        return sorted(path for path in found if path.is_file())
+    except OSError as error:
+        raise FileError(f"cannot read {root}: {reason(error)}") from None
+
+
+def _is_picture(path: Path) -> bool:
+    return path.suffix[1:].lower() in DRAWN
+
+
+def _is_result(path: Path) -> bool:
+    if path.name == _RUN:
+        finished = path.with_name("result.nc").exists()
+        return not finished and path.with_name("checkpoints").is_dir()
+    return path.suffix == ".nc" or is_verdict_name(path.name) or _is_hdf5(path)
+
+
+def _is_hdf5(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_HDF5)) == _HDF5
+    except OSError:
+        return False  # nobody said that it is a result
+
+
+def name_result(path: Path, root: Path) -> str:
+    """Return what to call a file: by its place below the folder, a run by its folder."""
+    resolved = path.resolve()
+    is_run = path.name in ("result.nc", _RUN)
+    if path == root:
+        return resolved.parent.name if is_run else resolved.name if root.is_dir() else resolved.stem
+    below = path.relative_to(root)
+    if is_run:
+        return below.parent.as_posix() if len(below.parts) > 1 else resolved.parent.name
+    return below.with_suffix("").as_posix() if below.suffix in (".nc", ".json") else str(below)
+
+
+def show_result(path: Path, title: str) -> Part:
+    """Return the part of the page on a file.
+
+    Raises
+    ------
+    FileError
+        If it cannot be read or is not a result.
+    FreshbandError
+        If it takes PyTorch to read it, which is not installed.
+    """
+    try:
+        if path.name == _RUN:
+            from freshband.federated.runs import read_rounds
+
+            return _training()(read_rounds(path.parent), path, title)
+        if path.suffix == ".json":
+            return show_json(path, title)
+        result = load_sealed(path, *_FORMS)
+        return _FORMS[result.attrs["format"]]()(result, path, title)
+    except ModuleNotFoundError:
+        raise FreshbandError(
+            f"{path} is a result of training, and reading it needs PyTorch; install it with: "
+            "pip install 'freshband[train]'"
+        ) from None
+    except (KeyError, AttributeError, TypeError, ValueError) as error:
+        raise FileError(f"{path} is not a complete result: {reason(error)}") from None
+
+
+def _simulation() -> Shower:
+    from freshband.reporting.page.simulation import show_simulation
+
+    return show_simulation
+
+
+def _training() -> Shower:
+    from freshband.reporting.page.training import show_training
+
+    return show_training
+
+
+def _comparison() -> Shower:
+    from freshband.reporting.page.comparison import show_comparison
+
+    return show_comparison
+
+
+_FORMS: Final[dict[str, Callable[[], Shower]]] = {
+    "freshband simulation 1": _simulation,
+    "freshband training 1": _training,
+    "freshband comparison 1": _comparison,
+}
