@@ -300,6 +300,9 @@ def test_blocks_that_are_none_are_refused(fault: str, message: str) -> None:
         open_air(OwnAir(fault=fault), rounds=20, seed=0).block(20)
 
 
-def test_a_channel_model_needs_a_start() -> None:
-    with pytest.raises(ParameterError, match="channel model 'still' needs 'start'"):
-        channels.register("still")(type("Still", (Parameters,), {"__module__": __name__}))
+def test_a_channel_model_that_lacks_something_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    channels.names()
+    monkeypatch.setattr(channels, "_things", dict(channels._things))
+    channels.register("still")(type("Still", (Parameters,), {"__module__": __name__}))
+    with pytest.raises(ParameterError, match="'still' lacks n_channels, has_means, start"):
+        freshband.simulate("still", ["random"])

@@ -51,12 +51,12 @@ class Registry(Generic[Thing]):
         def enter(thing: Thing) -> Thing:
             if not thing.__module__.startswith(f"{self._package}."):
                 self._load()  # a name of the package's own is taken, even before it is asked for
-            for part, meaning in self._needs.items():
-                if not hasattr(thing, part):
-                    raise ParameterError(f"{self.kind} {name!r} needs {part!r}: {meaning}")
             known = self._things.get(name)
             if known is not None and getattr(known, "__module__", 0) != thing.__module__:
                 raise ParameterError(f"{self.kind} {name!r} is registered already, by {known!r}")
+            for part, meaning in self._needs.items():
+                if not hasattr(thing, part):
+                    raise ParameterError(f"{self.kind} {name!r} needs {part!r}: {meaning}")
             self._things[name] = thing
             return thing
 

@@ -105,11 +105,7 @@ class ChannelModel(Protocol):
         ...
 
 
-registry: Registry[type[ChannelModel]] = Registry(
-    "channel model",
-    "freshband.channels",
-    needs={"start": "a method that opens a stream"},
-)
+registry: Registry[type[ChannelModel]] = Registry("channel model", "freshband.channels")
 register = registry.register
 
 
@@ -143,7 +139,11 @@ def build(
     """
     values = {**(params or {}), **named}
     if isinstance(model, str):
-        return registry[model](**values)
+        built = registry[model](**values)
+        if not isinstance(built, ChannelModel):
+            lacking = [n for n in ("n_channels", "has_means", "start") if not hasattr(built, n)]
+            raise ParameterError(f"channel model {model!r} lacks {', '.join(lacking)}")
+        return built
     if not isinstance(model, ChannelModel) or isinstance(model, type):
         raise ParameterError(f"channels must be a name or a channel model, got {model!r}")
     if values:
