@@ -15,6 +15,7 @@ from torch import nn
 from freshband.errors import ParameterError
 from freshband.federated.clients.base import Exam, ExamResult, Job, Layout, Trial
 from freshband.federated.clients.crew import Crew
+from freshband.federated.clients.pointwise import at_risk, differentiate
 from freshband.federated.data.base import Dataset
 
 __all__ = ["StackedClients", "is_dense"]
@@ -71,6 +72,7 @@ class StackedClients:
         batch = _dense if is_dense(module) else _mapped
         tools = [batch(copy.deepcopy(module).train()) for _ in range(workers)]
         self._try(tools[0], module)
+        self._guarded = at_risk(module, dataset.shape)
         self.crew = Crew(tools)
 
     def _try(self, scores_of: Forward, module: nn.Module) -> None:
@@ -117,9 +119,7 @@ class StackedClients:
             loss = nn.functional.cross_entropy(
                 scores.flatten(0, 1), labels.flatten(), reduction="sum"
             )
-            gradients = torch.autograd.grad(
-                loss / samples.shape[1], parameters, materialize_grads=True
-            )
+            gradients = differentiate(loss / samples.shape[1], parameters, self._guarded)
             with torch.no_grad():
                 torch._foreach_add_(parameters, gradients, alpha=-lr)
         starts.sub_(rows).div_(lr)

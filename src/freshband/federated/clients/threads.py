@@ -14,6 +14,7 @@ from torch import nn
 
 from freshband.federated.clients.base import Exam, ExamResult, Job, Layout, Trial
 from freshband.federated.clients.crew import Crew
+from freshband.federated.clients.pointwise import at_risk, differentiate
 from freshband.federated.data.base import Dataset
 
 __all__ = ["ThreadedClients"]
@@ -40,7 +41,8 @@ class ThreadedClients:
         self.layout = Layout(module)
         self.dataset = dataset
         self.exam = Exam(dataset)
-        self.crew = Crew([_Worker(module, self.layout, dataset) for _ in range(workers)])
+        guarded = at_risk(module, dataset.shape)
+        self.crew = Crew([_Worker(module, self.layout, dataset, guarded) for _ in range(workers)])
 
     def train(self, jobs: Sequence[Job], lr: float) -> None:
         """Run the local training of all jobs; see `LocalTraining.train`."""
@@ -67,12 +69,13 @@ class ThreadedClients:
 class _Worker:
     """A module whose parameters are views of one row."""
 
-    def __init__(self, module: nn.Module, layout: Layout, dataset: Dataset) -> None:
+    def __init__(self, module: nn.Module, layout: Layout, dataset: Dataset, guarded: bool) -> None:
         self.module = copy.deepcopy(module).train()
         self.row = layout.read(module)
         layout.lend(self.row, self.module)
         self.parameters: list[torch.Tensor] = list(self.module.parameters())
         self.dataset = dataset
+        self.guarded = guarded
 
     def _images(self, samples: torch.Tensor) -> torch.Tensor:
         images = self.dataset.normalise(self.dataset.train_images[samples]).to(self.row.dtype)
@@ -84,7 +87,7 @@ class _Worker:
         for samples in batches:
             labels = self.dataset.train_labels[samples]
             loss = nn.functional.cross_entropy(self.module(self._images(samples)), labels)
-            gradients = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
+            gradients = differentiate(loss, self.parameters, self.guarded)
             with torch.no_grad():
                 torch._foreach_add_(self.parameters, gradients, alpha=-lr)
         torch.sub(job.start, self.row, out=job.out)
