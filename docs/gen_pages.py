@@ -1,7 +1,7 @@
 """Write the pages that follow from the code: mkdocs runs this before it builds the site.
 
 One page for each registered scheduler, channel model and matching, a table of each kind, one page
-for each other part of the package, the commands' options and the changelog. A new file in
+for each other module of the package, the commands' options and the changelog. A new file in
 ``schedulers/`` gets its page here without a line of documentation besides its docstring.
 """
 
@@ -13,7 +13,7 @@ import inspect
 import logging
 import pkgutil
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,7 +131,7 @@ def settings(values: Any) -> str:
 def docstring_of(module: str) -> str | None:
     """Return a module's docstring without importing it."""
     path = SOURCES.joinpath(*module.split("."))
-    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    source = path / "__init__.py" if is_package(module) else path.with_suffix(".py")
     return ast.get_docstring(ast.parse(source.read_text(encoding="utf-8")))
 
 
@@ -146,38 +146,66 @@ def public_parts() -> dict[str, list[str]]:
 
 
 def write_api(covered: set[str]) -> None:
-    """Write one page for every public part: its own docstring, then each module in it."""
-    table = ["| module | what it holds |", "| --- | --- |"]
+    """Write a page for every module that has none yet, and the list of them for navigation."""
+    contents = ["- [API](index.md)"]
     for part, modules in public_parts().items():
-        table.append(f"| [`{part}`]({part}.md) | {first_line(docstring_of(part))} |")
-        is_package = (SOURCES.joinpath(*part.split("."))).is_dir()
-        lines = [f"# `{part}`", "", *module_block(part, level=2, members=not is_package)]
-        if is_package:
-            lines += exported(part)
-        for module in modules:
-            if module != part and module not in covered:
-                lines += [f"## `{module}`", "", *module_block(module, level=3, members=True)]
-        write(f"api/{part}.md", *lines)
-    write("api/index.md", "# API", "", *exported("freshband"), "## Modules", "", *table)
+        inner = [module for module in modules if module != part and module not in covered]
+        write(f"api/{part}.md", *module_page(part), *module_table(inner, part))
+        for module in inner:
+            write(f"api/{module}.md", *module_page(module))
+        if inner:
+            contents += [f"- {part}", f"    - [Overview]({part}.md)"]
+            contents += [f"    - [{each.removeprefix(f'{part}.')}]({each}.md)" for each in inner]
+        else:
+            contents.append(f"- [{part}]({part}.md)")
+    write("api/index.md", "# API", "", *exported("freshband"), *module_table(public_parts()))
+    write("api/SUMMARY.md", *contents)
 
 
-def module_block(module: str, *, level: int, members: bool) -> list[str]:
-    """Return the instruction that renders a module's docstring and perhaps its members."""
-    options = [f"      heading_level: {level}", "      show_root_heading: false"]
-    if not members:  # the names of a package are documented where they are defined
-        options.append("      members: false")
-    return [f"::: {module}", "    options:", *options, ""]
+def module_table(modules: Iterable[str], package: str = "") -> list[str]:
+    """Return a table that leads to the pages of modules, which are named within a package."""
+    rows = [
+        f"| [`{module.removeprefix(f'{package}.')}`]({module}.md) "
+        f"| {first_line(docstring_of(module))} |"
+        for module in modules
+    ]
+    head = ["## Modules", "", "| module | what it holds |", "| --- | --- |"]
+    return [*head, *rows] if rows else []
+
+
+def is_package(module: str) -> bool:
+    """Return whether a module has others in it."""
+    return SOURCES.joinpath(*module.split(".")).is_dir()
+
+
+def module_page(module: str) -> list[str]:
+    """Return a module's docstring and members; of a package those that are defined in it."""
+    options = ["      heading_level: 2", "      show_root_heading: false"]
+    if is_package(module):
+        own = [name for name, thing in exports(module).items() if thing.__module__ == module]
+        options.append(f"      members: {own or 'false'}")
+    block = [f"# `{module}`", "", f"::: {module}", "    options:", *options, ""]
+    return [*block, *exported(module)] if is_package(module) else block
+
+
+def exports(package: str) -> dict[str, Any]:
+    """Return a package's public classes and functions by name."""
+    module = importlib.import_module(package)
+    found = {name: getattr(module, name, None) for name in sorted(getattr(module, "__all__", ()))}
+    return {
+        name: thing
+        for name, thing in found.items()
+        if inspect.isclass(thing) or inspect.isfunction(thing)
+    }
 
 
 def exported(package: str) -> list[str]:
     """Return a list of a package's public classes and functions, linked to their entries."""
-    listed = []
-    module = importlib.import_module(package)
-    for name in sorted(getattr(module, "__all__", ())):
-        thing = getattr(module, name, None)
-        if inspect.isclass(thing) or inspect.isfunction(thing):
-            target = f"{thing.__module__}.{thing.__qualname__}"
-            listed.append(f"- [`{package}.{name}`][{target}]: {first_line(inspect.getdoc(thing))}")
+    listed = [
+        f"- [`{package}.{name}`][{thing.__module__}.{thing.__qualname__}]: "
+        f"{first_line(inspect.getdoc(thing))}"
+        for name, thing in exports(package).items()
+    ]
     return [*listed, ""] if listed else []
 
 

@@ -1,15 +1,32 @@
-"""Link the errata that docstrings cite, such as ``E6``, to the page that explains them."""
+"""Link the errata that docstrings cite, such as ``E6``, and look at what became of the pages.
+
+What is found wrong is a warning, and with ``--strict`` ends the build.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mkdocs.plugins import event_priority
+from mkdocs.structure.files import Files, InclusionLevel
 from mkdocs.utils import get_relative_url
 
 ERRATA = Path(__file__).parent / "errata.md"
+LOG = logging.getLogger("mkdocs.hooks")  # a warning here fails a strict build
+MOST_OBJECTS = 60  # documented on one page: with more nobody finds anything
+
+
+@event_priority(-200)  # after literate-nav, which reads them
+def on_files(files: Files, **_: Any) -> None:
+    """Keep the lists that navigation is made of from becoming pages."""
+    for file in files:
+        if file.name == "SUMMARY":
+            file.inclusion = InclusionLevel.EXCLUDED
 
 
 @cache
@@ -19,7 +36,9 @@ def explained() -> frozenset[str]:
 
 
 def on_page_content(html: str, *, page: Any, **_: Any) -> str:
-    """Turn the errata in a generated page's running text into links."""
+    """Check a page, and turn the errata in a generated one's running text into links."""
+    for complaint in complaints(html):
+        LOG.warning("%s: %s", page.file.src_uri, complaint)
     if not page.url.startswith(("schedulers/", "channels/", "matchings/", "api/")):
         return html
     target = get_relative_url("errata/", page.url)
@@ -35,3 +54,13 @@ def on_page_content(html: str, *, page: Any, **_: Any) -> str:
     pattern = re.compile(r"\b(?P<number>E\d{1,2})(?P<letter>[a-i]?)\b")
     pieces[::2] = [pattern.sub(link, piece) for piece in pieces[::2]]
     return "".join(pieces)
+
+
+def complaints(html: str) -> Iterator[str]:
+    """Yield what is wrong with a page."""
+    text = re.sub(r"<(pre|code)\b.*?</\1>", "", html, flags=re.DOTALL)
+    if "&gt;&gt;&gt;" in text or re.search(r"<blockquote>\s*<blockquote>", text):
+        yield "an example that begins with >>> is not code; docstrings need a section Examples"
+    objects = html.count('class="doc doc-object')
+    if objects > MOST_OBJECTS:
+        yield f"at most {MOST_OBJECTS} objects may be documented on a page, got {objects}"

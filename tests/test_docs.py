@@ -1,11 +1,15 @@
-"""The code on the pages runs, and every erratum has a check."""
+"""The code on the pages runs, every erratum has a check, and pages can be read."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import griffe
+import markdown
 import pytest
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -54,3 +58,54 @@ def test_chapter(page: Path) -> None:
 def test_pictures_exist(page: Path) -> None:
     for target in re.findall(r"!\[.*?\]\((.*?)\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).is_file(), target
+
+
+# ------------------------------------------------------------------------------------- API pages
+
+
+def docstrings(thing: griffe.Object) -> Iterator[griffe.Docstring]:
+    """Every docstring of a module, a class or what is in them, as the documentation reads them."""
+    if thing.docstring is not None:
+        yield thing.docstring
+    for member in thing.members.values():
+        if not member.is_alias:
+            yield from docstrings(member)  # type: ignore[arg-type]
+
+
+def test_examples_are_code_on_the_pages() -> None:
+    """Elsewhere in a docstring Markdown takes ``>>>`` for a quotation in a quotation."""
+    package = griffe.load("freshband", search_paths=[str(DOCS.parent / "src")])
+    found = list(docstrings(package))  # type: ignore[arg-type]
+    assert len(found) > 500
+    for docstring in found:
+        for section in docstring.parse("numpy", warnings=False):
+            if section.kind is griffe.DocstringSectionKind.text:
+                assert ">>> " not in section.value, docstring.parent
+
+
+@pytest.fixture(scope="module")
+def hooks() -> Any:
+    spec = importlib.util.spec_from_file_location("hooks", DOCS / "hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("text", "complaints"),
+    [
+        (">>> 1 + 1\n2", 1),
+        ("see &gt;&gt;&gt; 1 + 1", 1),
+        ("> a quotation", 0),
+        ("    >>> 1 + 1\n    2", 0),
+        ("`>>>` is Python's prompt", 0),
+        ('<div class="doc doc-object"></div>' * 61, 1),
+        ('<div class="doc doc-object"></div>' * 60, 0),
+    ],
+)
+def test_the_build_complains_of_pages_nobody_can_read(
+    hooks: Any, text: str, complaints: int
+) -> None:
+    assert len(list(hooks.complaints(markdown.markdown(text)))) == complaints

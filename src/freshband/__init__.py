@@ -1,5 +1,7 @@
 """freshband: fresh updates over channels nobody can trust.
 
+Examples
+--------
 >>> import freshband
 >>> coordinator = freshband.Coordinator("glr-cucb", n_clients=2, n_channels=5, seed=0)
 >>> plan = coordinator.plan()

@@ -1,5 +1,7 @@
 """What the air does: channel models, one a file, by name or by class.
 
+Examples
+--------
 >>> from freshband.channels import build, open_air
 >>> air = open_air(build("piecewise", n_channels=3, n_breakpoints=2), rounds=9, seed=0)
 >>> air.block(9).states.shape

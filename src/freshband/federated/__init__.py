@@ -1,13 +1,15 @@
 """The round with model updates riding on it: data, who holds it, and the models trained on it.
 
+Everything but the partitions needs the extra ``train``: ``pip install 'freshband[train]'``.
+
+Examples
+--------
 >>> from freshband.federated import build_model, load_dataset, split_samples
 >>> digits = load_dataset("digits")
 >>> clients = split_samples(digits.train_labels, n_clients=10, seed=0)
 >>> model = build_model(digits.default_model, digits.shape, digits.n_classes, seed=0)
 >>> model(digits.normalise(digits.train_images[clients.train[0]])).shape[1]
 10
-
-Everything but the partitions needs the extra ``train``: ``pip install 'freshband[train]'``.
 """
 
 from __future__ import annotations

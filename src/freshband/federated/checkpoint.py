@@ -6,6 +6,8 @@ the tensors and of itself, so a checkpoint exists only when its JSON does, and w
 either file later is noticed. Both are written under other names, forced to the disk and renamed:
 a process may be killed at any moment, or the disk fill up, and the checkpoint before is intact.
 
+Examples
+--------
 >>> import tempfile
 >>> folder = tempfile.mkdtemp()
 >>> path = save_checkpoint(folder, 10, {"w": torch.ones(3)}, {"seed": 0}, keep=2)

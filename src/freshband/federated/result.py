@@ -1,5 +1,7 @@
 """Training results: the rounds as labelled arrays, with everything needed to run them again.
 
+Examples
+--------
 >>> from freshband.federated import Federation, Training
 >>> settings = Training(scheduler="random", clients=3, rounds=4)
 >>> with Federation(settings) as federation:

@@ -4,6 +4,8 @@ The folder holds ``run.json`` (what to run, and how often to save it), ``checkpo
 all rounds are played, ``result.nc``. A resumed run is bit for bit the one that was never
 interrupted, on a CPU.
 
+Examples
+--------
 >>> import tempfile
 >>> from freshband.federated.settings import Training
 >>> folder = tempfile.mkdtemp() + "/mine"

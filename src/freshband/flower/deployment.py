@@ -1,5 +1,7 @@
 """A whole federation as real processes on this machine: one SuperLink, SuperNodes, TLS and keys.
 
+Examples
+--------
 >>> from pathlib import Path
 >>> from freshband.flower.deployment import Deployment
 >>> with Deployment(Path("app"), clients=4) as federation:  # doctest: +SKIP

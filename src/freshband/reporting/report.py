@@ -1,5 +1,7 @@
 """A report: one HTML file that shows what result files hold, on its own and without a network.
 
+Examples
+--------
 >>> import freshband, tempfile
 >>> from pathlib import Path
 >>> folder = Path(tempfile.mkdtemp())

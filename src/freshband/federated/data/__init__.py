@@ -1,5 +1,7 @@
 """What the clients learn from: data sets by name, or anybody's own tensors.
 
+Examples
+--------
 >>> from freshband.federated.data import load_dataset
 >>> digits = load_dataset("digits")
 >>> digits.train_images.shape, digits.train_images.dtype

@@ -1,5 +1,7 @@
 """What the clients train: models by name, or anybody's own `torch.nn.Module`.
 
+Examples
+--------
 >>> from freshband.federated.models import build_model
 >>> model = build_model("small-cnn", shape=(1, 8, 8), n_classes=10, seed=0)
 >>> sum(weights.numel() for weights in model.parameters())

@@ -1,5 +1,7 @@
 """Who holds which samples: splits of a training set over the clients, by name or by class.
 
+Examples
+--------
 >>> import numpy as np
 >>> from freshband.federated.partition import split_samples
 >>> labels = np.arange(600) % 3
