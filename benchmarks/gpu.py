@@ -24,7 +24,7 @@ from torch import nn
 
 from benchmarks.measure import interleave
 from freshband.federated.clients.base import Job, Layout, LocalTraining, Trial
-from freshband.federated.clients.graphs import GraphedClients, Precision, Way
+from freshband.federated.clients.gpu.graphs import GraphedClients, Precision, Way
 from freshband.federated.clients.threads import ThreadedClients
 from freshband.federated.data.base import Dataset
 from freshband.federated.models import build_model
@@ -34,10 +34,10 @@ __all__ = ["main", "roofline"]
 CLIENTS, STEPS, BATCH, TRIAL = 20, 5, 64, 160
 CLASSES = {"cnn8": 10, "resnet18": 100}
 WAYS: tuple[tuple[Way, Precision], ...] = (
-    ("streams", "tf32"),
-    ("streams", "bf16"),
-    ("stacked", "tf32"),
-    ("stacked", "bf16"),
+    ("mapped", "tf32"),
+    ("mapped", "bf16"),
+    ("kernels", "tf32"),
+    ("kernels", "bf16"),
 )
 LR = 0.01
 
@@ -180,7 +180,7 @@ def measure(name: str, rates: dict[str, float], repeats: int) -> dict[str, Any]:
     for label, path in paths.items():
         actions[label] = partial(path.train, jobs, LR)
     rounds = _interleaved(actions, repeats)
-    best = paths["stacked, bf16"]
+    best = paths["kernels, bf16"]
     extras = _interleaved(
         {
             "trials": partial(best.count_correct, bench.trials),
@@ -200,7 +200,7 @@ def measure(name: str, rates: dict[str, float], repeats: int) -> dict[str, Any]:
         "round_ms": rounds,
         "roofline_ms": floors,
         "distance_from_float32": errors,
-        "stacked_bf16_ms": extras,
+        "kernels_bf16_ms": extras,
         "runs_per_batch": _runs(bench, repeats),
     }
 
@@ -231,7 +231,7 @@ def _runs(bench: Bench, repeats: int) -> dict[str, dict[str, float]]:
     """Return rounds a second, of all runs together, when whole runs share the batches."""
     table: dict[str, dict[str, float]] = {}
     for together in (20, 40, 160):
-        path = bench.graphed("stacked", "bf16", together)
+        path = bench.graphed("kernels", "bf16", together)
         actions: dict[str, Callable[[], object]] = {
             str(runs): partial(path.train, bench.jobs[: runs * CLIENTS], LR) for runs in (8, 4, 1)
         }
@@ -276,8 +276,8 @@ def table(results: dict[str, Any]) -> str:
                 f"| {name} | roofline, {precision} | {floor:.2f} | {loop / floor:.0f} | 1 | |"
             )
     for name, found in results["models"].items():
-        extra = ", ".join(f"{k} {v:.2f}" for k, v in found["stacked_bf16_ms"].items())
-        lines += ["", f"{name}, stacked, bf16, ms: {extra}", ""]
+        extra = ", ".join(f"{k} {v:.2f}" for k, v in found["kernels_bf16_ms"].items())
+        lines += ["", f"{name}, kernels, bf16, ms: {extra}", ""]
         lines += ["| clients together | 1 run | 4 runs | 8 runs |", "| ---: | ---: | ---: | ---: |"]
         for together, rate in found["runs_per_batch"].items():
             rounds = " | ".join(f"{rate[runs]:.0f}" for runs in ("1", "4", "8"))

@@ -172,8 +172,8 @@ def _gpu(part: dict[str, Any]) -> str:
             rows.append([f"{model}, roofline, {precision}", f"{bound:.1f}", "", "1"])
         speeds = found["runs_per_batch"]["160"]
         batches.append([model, *(f"{speeds[runs]:.0f}" for runs in ("1", "4", "8"))])
-    small = part["models"]["cnn8"]["stacked_bf16_ms"]
-    large = part["models"]["resnet18"]["stacked_bf16_ms"]
+    small = part["models"]["cnn8"]["kernels_bf16_ms"]
+    large = part["models"]["resnet18"]["kernels_bf16_ms"]
     return (
         "## Training on a GPU\n\n"
         f"{part['device']}, torch {part['torch']}; 20 clients, five steps of 64 images of 3×32×32. "
@@ -181,8 +181,8 @@ def _gpu(part: dict[str, Any]) -> str:
         "channels-last. The roofline adds up, layer by layer, the larger of multiplications over "
         f"the rate measured ({part['ceilings']['bf16'] / 1e12:.0f} TFLOP/s in bf16, "
         f"{part['ceilings']['tf32'] / 1e12:.0f} in tf32) and bytes over the bandwidth measured "
-        f"({part['ceilings']['copy'] / 1e12:.1f} TB/s). `stacked` is what `auto` picks for these "
-        "models, `streams` for modules of one's own. Measured with `python -m benchmarks.gpu`.\n\n"
+        f"({part['ceilings']['copy'] / 1e12:.1f} TB/s). `kernels` is what `auto` picks for these "
+        "models, `mapped` for modules of one's own. Measured with `python -m benchmarks.gpu`.\n\n"
         + _table(["model and way", "ms a round", "times faster than the loop", "× roofline"], rows)
         + "\n\nFewer clients cost less: with 1, 5, 10 and 20, a round of cnn8 takes "
         + ", ".join(f"{small[f'{n} clients']:.1f}" for n in (1, 5, 10, 20))

@@ -82,7 +82,7 @@ def choose_clients(module: nn.Module, dataset: Dataset, settings: Training) -> L
             f"{str(device)!r}; bf16 products crash Python on some CPUs"
         )
     if device.type == "cuda" and settings.path in ("auto", "graphs") and precision != "float64":
-        from freshband.federated.clients.graphs import GraphedClients
+        from freshband.federated.clients.gpu import GraphedClients
 
         return GraphedClients(module, dataset, "tf32" if precision == "auto" else precision)
     module = copy.deepcopy(module).to(

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from freshband.federated.clients import kernels
 from freshband.federated.clients.base import Layout
+from freshband.federated.clients.gpu import kernels
 from freshband.federated.models.resnet18 import BasicBlock
 
 __all__ = ["Arena", "Stack", "stack"]

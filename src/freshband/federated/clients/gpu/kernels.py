@@ -2,7 +2,7 @@
 # ruff: noqa: N803, N806, SIM102
 # Triton's language only looks like Python: pointers and tensors have no types, capitals are what is
 # known when a kernel is compiled, and an ``if`` on those must stand alone.
-"""Kernels of many clients' layers at once, in Triton; `freshband.federated.clients.layers` runs.
+"""Kernels of many clients' layers at once, in Triton, which the layers beside this file launch.
 
 All clients' activations lie in one array, client by client, image by image, pixel by pixel, the
 channels last, so a convolution is a matrix product per client whose rows are pixels: the kernels
