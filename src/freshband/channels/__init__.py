@@ -12,12 +12,13 @@ array([4, 7])
 A model of your own is one class, in any file. Decorate it with ``@register("even-odd")`` and it
 has a name like the others:
 
+>>> from typing import ClassVar
 >>> import numpy as np
 >>> from freshband.channels import MeansStream
 >>> from freshband.parameters import Parameters
 >>> class EvenOdd(Parameters):
+...     has_means: ClassVar[bool] = True
 ...     n_channels: int = 2
-...     has_means: bool = True
 ...
 ...     def start(self, rounds, structure, states):
 ...         means = (np.arange(rounds)[:, None] + np.arange(self.n_channels)) % 2.0
