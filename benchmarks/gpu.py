@@ -34,8 +34,8 @@ __all__ = ["main", "roofline"]
 CLIENTS, STEPS, BATCH, TRIAL = 20, 5, 64, 160
 CLASSES = {"cnn8": 10, "resnet18": 100}
 WAYS: tuple[tuple[Way, Precision], ...] = (
-    ("mapped", "tf32"),
-    ("mapped", "bf16"),
+    ("streams", "tf32"),
+    ("streams", "bf16"),
     ("kernels", "tf32"),
     ("kernels", "bf16"),
 )

@@ -70,9 +70,9 @@ MODELS = {
     [
         ("kernels", "tf32"),
         ("kernels", "bf16"),
-        ("mapped", "float32"),
-        ("mapped", "tf32"),
-        ("mapped", "bf16"),
+        ("streams", "float32"),
+        ("streams", "tf32"),
+        ("streams", "bf16"),
     ],
 )
 def test_updates_are_those_of_the_sequential_loop(name, way, precision):
@@ -97,7 +97,7 @@ def test_stacked_clients_are_as_exact_as_torch(name):
     dataset = _dataset()
     module = _model(name, dataset, **MODELS[name])
     found = {}
-    for way, precision in (("kernels", "tf32"), ("kernels", "bf16"), ("mapped", "bf16")):
+    for way, precision in (("kernels", "tf32"), ("kernels", "bf16"), ("streams", "bf16")):
         clients = GraphedClients(module.cuda(), dataset, precision, way=way)
         jobs = _jobs(clients.layout, [clients.layout.read(module)] * 6, steps=1)
         clients.train(jobs, LR)
@@ -105,12 +105,12 @@ def test_stacked_clients_are_as_exact_as_torch(name):
         clients.close()
     wanted = torch.stack(_loop(module, dataset, jobs))
     off = {key: _distance(updates, wanted) for key, updates in found.items()}
-    assert off["kernels", "bf16"] < 1.5 * off["mapped", "bf16"]
+    assert off["kernels", "bf16"] < 1.5 * off["streams", "bf16"]
     assert off["kernels", "tf32"] < 0.7 * off["kernels", "bf16"]
 
 
 @needs_gpu
-@pytest.mark.parametrize("way", ["kernels", "mapped"])
+@pytest.mark.parametrize("way", ["kernels", "streams"])
 def test_a_client_does_not_notice_who_else_trains(way):
     dataset = _dataset()
     module = _model("cnn8", dataset, **MODELS["cnn8"]).cuda()
@@ -127,7 +127,7 @@ def test_a_client_does_not_notice_who_else_trains(way):
 
 
 @needs_gpu
-@pytest.mark.parametrize(("way", "precision"), [("kernels", "tf32"), ("mapped", "float32")])
+@pytest.mark.parametrize(("way", "precision"), [("kernels", "tf32"), ("streams", "float32")])
 def test_trials_and_exams_are_those_of_the_threads(way, precision):
     dataset = _dataset()
     module = _model("cnn8", dataset, **MODELS["cnn8"])
@@ -160,9 +160,9 @@ def test_the_way_follows_from_module_and_precision():
         nn.Conv2d(3, 8, 5), nn.Tanh(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10)
     )
     assert GraphedClients(cnn, dataset, "bf16").way == "kernels"
-    assert GraphedClients(cnn, dataset, "float32").way == "mapped"
-    assert GraphedClients(odd, dataset, "bf16").way == "mapped"
-    with pytest.raises(ParameterError, match="way must be 'mapped' for Sequential"):
+    assert GraphedClients(cnn, dataset, "float32").way == "streams"
+    assert GraphedClients(odd, dataset, "bf16").way == "streams"
+    with pytest.raises(ParameterError, match="way must be 'streams' for Sequential"):
         GraphedClients(odd, dataset, "bf16", way="kernels")
     with pytest.raises(ParameterError, match="precision must be"):
         GraphedClients(cnn, dataset, "half")

@@ -8,10 +8,9 @@ ways to lay clients side by side:
     Models of known layers (`freshband.federated.clients.gpu.layers`): one launch of a kernel of our
     own does a layer of all clients. A graph has room for a number of clients and serves fewer
     at a cost that shrinks with them.
-``mapped``
-    Any other module (`freshband.federated.clients.gpu.mapped`): `torch.func.vmap` over all clients,
-    compiled. A graph serves a fixed number of clients; where there are fewer, the rest of its rows
-    is computed in vain.
+``streams``
+    Any other module: torch's own kernels, every client recorded by itself and replayed on one of
+    a few streams, which the GPU overlaps.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, final
+from typing import Any, Literal, Protocol, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -31,17 +30,15 @@ from torch import nn
 from freshband.errors import ParameterError
 from freshband.federated.clients.base import ExamResult, Indices, Job, Layout, Trial
 from freshband.federated.clients.gpu.layers import Arena, Stack, stack
-from freshband.federated.clients.gpu.mapped import MappedModel
 from freshband.federated.data.base import Dataset
 
 __all__ = ["GraphedClients", "Precision", "Way"]
 
 Precision = Literal["float32", "tf32", "bf16"]
-Way = Literal["kernels", "mapped"]
+Way = Literal["kernels", "streams"]
 
 _TRIAL = 256  # most samples of a trial that one model of a batch is given
 _EXAM = 1000  # and of the test set
-_KERNELS, _MAPPED = 40, 8  # clients in a batch, by way
 
 
 @final
@@ -58,19 +55,16 @@ class GraphedClients:
         What is multiplied. Weights are always kept, and sums taken, in float32. With "tf32"
         factors are cut to 10 bits behind the point; with "bf16" they are rounded to 7, and what
         flows between layers is stored so, at half the traffic.
-    way : {"kernels", "mapped"}, optional
+    way : {"kernels", "streams"}, optional
         How clients are laid side by side; by default the first that can: "kernels" wants Triton,
         a precision below float32, and layers it knows.
-    together : int >= 1, optional
+    together : int >= 1, default 40
         Most clients in a batch; more are trained one batch after the other. It bounds memory, of
-        which a client of cnn8 takes 40 MB and one of ResNet-18 300. By default 40, and 8 for
-        "mapped", whose batches are always full.
-    compiled : bool, default True
-        Whether "mapped" goes through `torch.compile`, which takes a minute once.
+        which a client of cnn8 takes 40 MB and one of ResNet-18 300.
 
     Attributes
     ----------
-    way : {"kernels", "mapped"}
+    way : {"kernels", "streams"}
         The one chosen.
 
     Notes
@@ -86,8 +80,7 @@ class GraphedClients:
         precision: Precision = "tf32",
         *,
         way: Way | None = None,
-        together: int | None = None,
-        compiled: bool = True,
+        together: int = 40,
     ) -> None:
         device = dataset.train_images.device
         if device.type != "cuda":
@@ -101,28 +94,25 @@ class GraphedClients:
         self.layout = Layout(module)
         module = copy.deepcopy(module).to(device)
         stacked = None
-        if way != "mapped" and precision != "float32" and importlib.util.find_spec("triton"):
+        if way != "streams" and precision != "float32" and importlib.util.find_spec("triton"):
             stacked = stack(module, self.layout, dataset.shape, dataset.mean, dataset.std)
         if way == "kernels" and stacked is None:
             raise ParameterError(
-                f"way must be 'mapped' for {type(module).__name__} in {precision}: 'kernels' "
+                f"way must be 'streams' for {type(module).__name__} in {precision}: 'kernels' "
                 "wants Triton, tf32 or bf16, and layers that it knows"
             )
-        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        self.way: Way = "mapped" if stacked is None else "kernels"
+        self.way: Way = "streams" if stacked is None else "kernels"
         self._side: _Side
         if stacked is None:
-            self._together = together or _MAPPED
-            model = MappedModel(module, self.layout, dataset, dtype, compiled=compiled)
-            self._side = _Mapped(model, self.layout, dataset, self._together)
+            self._side = _Streams(module, self.layout, dataset, precision, min(together, 8))
         else:
-            self._together = together or _KERNELS
+            dtype = torch.bfloat16 if precision == "bf16" else torch.float32
             self._side = _Stacked(stacked, self.layout, dataset, dtype)
-        self._precision = precision
+        self._together = together
 
     def train(self, jobs: Sequence[Job], lr: float) -> None:
         """Run the local training of all jobs; see `LocalTraining.train`."""
-        with torch.cuda.device(self._device), _multiplying(self._precision):
+        with torch.cuda.device(self._device):
             for _, alike in groupby(jobs, key=lambda job: job.batches.shape):
                 for some in _cut(list(alike), self._together):
                     self._side.train(some, lr)
@@ -137,7 +127,7 @@ class GraphedClients:
                 samples.append(piece)
         correct = np.zeros(len(trials), np.int64)
         size = -(-max(map(len, samples), default=1) // 32) * 32
-        with torch.cuda.device(self._device), _multiplying(self._precision):
+        with torch.cuda.device(self._device):
             right = [
                 ((scores.argmax(dim=2) == self.dataset.train_labels[index]) & real).sum(dim=1)
                 for scores, index, real in self._scores(models, samples, size, test=False)
@@ -152,7 +142,7 @@ class GraphedClients:
         loss = torch.zeros((), dtype=torch.float64, device=model.device)
         correct = torch.zeros(self.dataset.n_classes, dtype=torch.int64, device=model.device)
         models = [model] * len(samples)
-        with torch.cuda.device(self._device), _multiplying(self._precision):
+        with torch.cuda.device(self._device):
             for scores, index, real in self._scores(models, samples, len(samples[0]), test=True):
                 labels = self.dataset.test_labels[index]
                 lost = nn.functional.cross_entropy(scores.movedim(2, 1), labels, reduction="none")
@@ -243,7 +233,14 @@ class _Stacked:
         plan = _Plan(arena, samples, scores)
         run = self._training if kind == "train" else self._scoring
         pictures = self.dataset.test_images if kind == "test" else self.dataset.train_images
-        self.pool = _record(plan.graph, self.pool, device, lambda: run(plan, pictures))
+        stream = torch.cuda.Stream(device)
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            run(plan, pictures)  # for no client: compiles the kernels
+        with torch.cuda.graph(plan.graph, pool=self.pool, stream=stream):
+            run(plan, pictures)
+        self.pool = plan.graph.pool()  # graphs run one after the other and may share memory
+        torch.cuda.current_stream(device).wait_stream(stream)
         return plan
 
     def _training(self, plan: _Plan, pictures: torch.Tensor) -> None:
@@ -269,7 +266,10 @@ class _Stacked:
         arena.count.fill_(n)
         arena.lr.fill_(lr)
         plan.graph.replay()
-        _write_updates(jobs, arena.rows, lr)
+        outs = [job.out for job in jobs]
+        torch._foreach_copy_(outs, [job.start for job in jobs])
+        torch._foreach_sub_(outs, list(arena.rows[:n].unbind()))
+        torch._foreach_div_(outs, lr)
 
     def scores(
         self, models: Sequence[torch.Tensor], samples: torch.Tensor, test: bool
@@ -289,102 +289,143 @@ class _Stacked:
         self.pool = None
 
 
-class _Mapped:
-    """Any module: clients in rows of a fixed number, all steps recorded as one graph."""
+class _Slot:
+    """A stream, a row of parameters, and the graphs recorded for them."""
 
-    def __init__(self, model: MappedModel, layout: Layout, dataset: Dataset, room: int) -> None:
-        device = dataset.train_images.device
-        self.model = model
-        self.dataset = dataset
-        self.rows = torch.zeros((room, layout.size), device=device)
+    def __init__(self, size: int, device: torch.device) -> None:
+        self.stream = torch.cuda.Stream(device)
+        self.start = torch.zeros(size, device=device)
+        self.row = torch.zeros(size, device=device)
         self.lr = torch.zeros((), device=device)
-        self.plans: dict[tuple[str, int, int], _MappedPlan] = {}
+        self.samples: dict[tuple[str, int, int], torch.Tensor] = {}
+        self.scores: dict[tuple[str, int, int], torch.Tensor] = {}
+        self.graphs: dict[tuple[str, int, int], torch.cuda.CUDAGraph] = {}
         self.pool: Any = None
 
-    def _plan(self, kind: str, steps: int, images: int) -> _MappedPlan:
-        key = (kind, steps, images)
-        if key not in self.plans:
-            device, room = self.rows.device, len(self.rows)
-            plan = _MappedPlan(
-                torch.zeros((room, steps, images), dtype=torch.int64, device=device),
-                torch.zeros((room, images, self.dataset.n_classes), device=device),
-                torch.cuda.CUDAGraph(),
+
+class _Streams:
+    """Each client is a graph of torch's kernels on one of a few streams."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        layout: Layout,
+        dataset: Dataset,
+        precision: Precision,
+        streams: int,
+    ) -> None:
+        self.module = module
+        self.layout = layout
+        self.dataset = dataset
+        self.precision = precision
+        self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        self.device = dataset.train_images.device
+        self.slots = [_Slot(layout.size, self.device) for _ in range(streams)]
+        self.mean = torch.tensor(dataset.mean, device=self.device).reshape(-1, 1, 1)
+        self.std = torch.tensor(dataset.std, device=self.device).reshape(-1, 1, 1)
+
+    def _call(
+        self, row: torch.Tensor, pictures: torch.Tensor, training: bool
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Return scores and the parameters that made them, in the precision chosen."""
+        parameters = {
+            name: view.to(self.dtype).requires_grad_(training)
+            for name, view in self.layout.views(row.detach()).items()
+        }
+        images = ((pictures.to(torch.float32) - self.mean) / self.std).to(self.dtype)
+        images = images.contiguous(memory_format=torch.channels_last)
+        self.module.train(training)
+        scores = torch.func.functional_call(self.module, parameters, (images,))
+        return scores.to(torch.float32), list(parameters.values())
+
+    def _training(self, slot: _Slot, key: tuple[str, int, int]) -> None:
+        slot.row.copy_(slot.start)
+        views = list(self.layout.views(slot.row).values())
+        for samples in slot.samples[key]:
+            scores, parameters = self._call(
+                slot.row, self.dataset.train_images[samples], training=True
             )
-            run = self._training if kind == "train" else self._scoring
-            pictures = self.dataset.test_images if kind == "test" else self.dataset.train_images
-            self.pool = _record(plan.graph, self.pool, device, lambda: run(plan, pictures))
-            self.plans[key] = plan
-        return self.plans[key]
+            loss = nn.functional.cross_entropy(scores, self.dataset.train_labels[samples])
+            gradients = torch.autograd.grad(loss, parameters)
+            with torch.no_grad():
+                for view, gradient in zip(views, gradients, strict=True):
+                    view.sub_(gradient.to(torch.float32) * slot.lr)
 
-    def _training(self, plan: _MappedPlan, pictures: torch.Tensor) -> None:
-        for step in range(plan.samples.shape[1]):
-            samples = plan.samples[:, step]
-            labels = self.dataset.train_labels[samples]
-            self.model.step(self.rows, pictures[samples], labels, self.lr)
+    def _scoring(self, slot: _Slot, key: tuple[str, int, int]) -> None:
+        test = key[0] == "test"
+        pictures = self.dataset.test_images if test else self.dataset.train_images
+        with torch.no_grad():
+            scores, _ = self._call(slot.start, pictures[slot.samples[key][0]], training=False)
+            slot.scores[key].copy_(scores)
 
-    def _scoring(self, plan: _MappedPlan, pictures: torch.Tensor) -> None:
-        plan.scores.copy_(self.model.scores(self.rows, pictures[plan.samples[:, 0]]))
+    def _graph(self, slot: _Slot, key: tuple[str, int, int]) -> torch.cuda.CUDAGraph:
+        if key not in slot.graphs:
+            slot.samples[key] = torch.zeros(key[1:], dtype=torch.int64, device=self.device)
+            slot.scores[key] = torch.zeros((key[2], self.dataset.n_classes), device=self.device)
+            run = self._training if key[0] == "train" else self._scoring
+            graph = torch.cuda.CUDAGraph()
+            slot.stream.wait_stream(torch.cuda.current_stream(self.device))
+            with _multiplying(self.precision):
+                with torch.cuda.stream(slot.stream):
+                    run(slot, key)  # libraries set themselves up
+                with torch.cuda.graph(graph, pool=slot.pool, stream=slot.stream):
+                    run(slot, key)
+            slot.pool = graph.pool()
+            slot.graphs[key] = graph
+        return slot.graphs[key]
+
+    def _share(
+        self,
+        key: tuple[str, int, int],
+        starts: Sequence[torch.Tensor],
+        samples: torch.Tensor,
+        finish: Callable[[_Slot, int], object],
+    ) -> None:
+        """Replay a graph for every start, on one stream after the other."""
+        slots = self.slots[: len(starts)]
+        graphs = [self._graph(slot, key) for slot in slots]
+        main = torch.cuda.current_stream(self.device)
+        for slot in slots:
+            slot.stream.wait_stream(main)
+        for at, start in enumerate(starts):
+            slot = slots[at % len(slots)]
+            with torch.cuda.stream(slot.stream):
+                slot.start.copy_(start)
+                slot.samples[key].copy_(samples[at])
+                graphs[at % len(slots)].replay()
+                finish(slot, at)
+        for slot in slots:
+            main.wait_stream(slot.stream)
 
     def train(self, jobs: Sequence[Job], lr: float) -> None:
-        """Train the jobs; rows beyond them are trained too, on what lay there, and left."""
+        """Train the jobs, a few at a time."""
         batches = np.stack([job.batches for job in jobs])
-        plan = self._plan("train", *batches.shape[1:])
-        n = len(jobs)
-        _place([job.start for job in jobs], self.rows)
-        plan.samples[:n] = _send(batches, self.rows.device)
-        self.lr.fill_(lr)
-        plan.graph.replay()
-        _write_updates(jobs, self.rows, lr)
+        for slot in self.slots:
+            slot.lr.fill_(lr)
+
+        def finish(slot: _Slot, at: int) -> None:
+            torch.sub(slot.start, slot.row, out=jobs[at].out)
+            jobs[at].out.div_(lr)
+
+        _, steps, images = batches.shape
+        starts = [job.start for job in jobs]
+        self._share(("train", steps, images), starts, _send(batches, self.device), finish)
 
     def scores(
         self, models: Sequence[torch.Tensor], samples: torch.Tensor, test: bool
     ) -> torch.Tensor:
-        """Return all scores at once."""
+        """Return scores, those of a few models at a time."""
         n, images = samples.shape
-        plan = self._plan("test" if test else "try", 1, images)
-        _place(models, self.rows)
-        plan.samples[:n, 0] = samples
-        plan.graph.replay()
-        return plan.scores[:n]
+        found = torch.empty((n, images, self.dataset.n_classes), device=self.device)
+        key = ("test" if test else "try", 1, images)
+        self._share(
+            key, models, samples[:, None], lambda slot, at: found[at].copy_(slot.scores[key])
+        )
+        return found
 
     def close(self) -> None:
         """Give back memory."""
-        self.plans.clear()
-        self.pool = None
-
-
-class _MappedPlan(NamedTuple):
-    """A recorded graph and the memory it reads and writes besides the rows."""
-
-    samples: torch.Tensor
-    scores: torch.Tensor
-    graph: torch.cuda.CUDAGraph
-
-
-def _record(
-    graph: torch.cuda.CUDAGraph, pool: Any, device: torch.device, run: Callable[[], None]
-) -> Any:
-    """Record what ``run`` does after doing it once; return the pool of memory it uses.
-
-    The first time kernels are compiled and libraries set themselves up. Graphs run one after the
-    other and may share memory.
-    """
-    stream = torch.cuda.Stream(device)
-    stream.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(stream):
-        run()
-    with torch.cuda.graph(graph, pool=pool, stream=stream):
-        run()
-    torch.cuda.current_stream(device).wait_stream(stream)
-    return graph.pool()
-
-
-def _write_updates(jobs: Sequence[Job], rows: torch.Tensor, lr: float) -> None:
-    """Write `(w^0 - w^E) / η` of the first rows, equation (6)."""
-    outs = [job.out for job in jobs]
-    torch._foreach_copy_(outs, [job.start for job in jobs])
-    torch._foreach_sub_(outs, list(rows[: len(jobs)].unbind()))
-    torch._foreach_div_(outs, lr)
+        self.slots.clear()
 
 
 def _place(models: Sequence[torch.Tensor], rows: torch.Tensor) -> None:
