@@ -100,11 +100,13 @@ bench: setup ## Run the benchmarks and print their tables
 coverage: setup ## Run the tests without the compiler, so that coverage sees the kernels' lines
 	NUMBA_DISABLE_JIT=1 $(PYTEST) -m 'not deployment' --cov --cov-report=term $(PYTEST_ARGS)
 
-# torch's local build suffix, such as +cpu, is left out: any build of that version will do.
+# torch stays at its version unless TORCH names another: results of training depend on it. Its local
+# build suffix, such as +cpu, is left out: any build of that version will do.
+TORCH ?= $(shell sed -n 's/^torch==//p' constraints.txt)
 lock: ## Write constraints.txt anew from the newest versions that fit pyproject.toml
 	@set -eu; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
 	$(PYTHON) -m venv "$$tmp/venv"; \
-	"$$tmp/venv/bin/python" -m $(PIP_INSTALL) '.[dev]'; \
+	"$$tmp/venv/bin/python" -m $(PIP_INSTALL) '.[dev]' 'torch==$(TORCH)'; \
 	"$$tmp/venv/bin/python" -m pip --disable-pip-version-check freeze --exclude freshband | \
 		sed 's/+[a-z0-9.]*$$//' > "$$tmp/pins"; \
 	{ sed -n '/^#/p' constraints.txt; LC_ALL=C sort -f "$$tmp/pins"; } > "$$tmp/constraints.txt"; \

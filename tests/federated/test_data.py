@@ -154,6 +154,10 @@ BAD[5, 0, 0, 0] = np.nan
         ({"n_classes": 2}, r"train_labels must be in \[0, 1\], got 2"),
         ({"n_classes": 1}, "n_classes must be a whole number >= 2, got 1"),
         ({"class_names": ["a"]}, "class_names must be empty or n_classes = 3 names, got 1"),
+        (
+            {"train_images": torch.utils.data.TensorDataset(torch.from_numpy(X))},
+            "train_images must be an array of numbers, got <.*TensorDataset .*in its tensors",
+        ),
     ],
 )
 def test_bad_tensors_are_named(change: dict[str, Any], message: str) -> None:
@@ -169,6 +173,11 @@ def test_the_plain_constructor_checks_as_well() -> None:
         ({"mean": (1.0,)}, "mean must be 2 numbers"),
         ({"train_images": x.double()}, "train_images must be uint8 or float32"),
         ({"train_labels": y.int()}, "train_labels must be int64"),
+        ({"train_images": X}, r"train_images must be a tensor, got array\(.*; Dataset\.of takes"),
+        ({"test_labels": Y.tolist()}, r"test_labels must be a tensor, got \[.*; Dataset\.of takes"),
+        ({"mean": 0.0}, r"mean must be 2 numbers, got 0\.0"),
+        ({"std": "ab"}, "std must be 2 numbers > 0, got 'ab'"),
+        ({"class_names": 3}, "class_names must be empty or n_classes = 3 names, got 3"),
     ):
         values: dict[str, Any] = {
             "train_images": x,
@@ -192,5 +201,10 @@ def test_loading_checks_what_it_is_given() -> None:
         ParameterError, match="dataset must be a name, a source or a Dataset, got 3"
     ):
         load_dataset(3)
+    with pytest.raises(
+        ParameterError, match=r"got \{.*; Dataset\.of makes one from tensors"
+    ) as told:
+        load_dataset({"images": X, "labels": Y})
+    assert "\n" not in str(told.value)
     with pytest.raises(ParameterError, match="seed must be"):
         load_dataset("digits", seed=-1)

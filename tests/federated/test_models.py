@@ -175,6 +175,7 @@ def test_a_user_default_device_changes_nothing() -> None:
         (nn.Flatten(), {}, "model must have parameters to train, Flatten has none"),
         (nn.Linear(8, 10), {"width": 3}, "parameters go with the name of a model"),
         (nn.Linear, {}, "model must be a name, a recipe or an nn.Module"),
+        (nn.Linear, {"width": 3}, "nn.Module, got <class .*; give an object, not its class"),
         (Cnn8, {}, "model must be a name, a recipe or an nn.Module"),
         ("cnn8", {"widths": [1, 2]}, "widths must be three whole numbers"),
         ("cnn8", {"widths": [1, 2, 0]}, "widths must be a list of numbers >= 1"),
@@ -201,6 +202,8 @@ def test_other_arguments_are_checked() -> None:
         build_model("resnet", (1, 8, 8), 10)
     with pytest.raises(ParameterError, match="shape must be three whole numbers"):
         build_model("mlp", (8, 8), 10)
+    with pytest.raises(ParameterError, match=r"shape must be three whole numbers .*, got 8"):
+        build_model("mlp", 8, 10)
     with pytest.raises(ParameterError, match="shape must be a whole number >= 1, got 0"):
         build_model("mlp", (1, 0, 8), 10)
     with pytest.raises(ParameterError, match="n_classes must be a whole number >= 2, got 1"):

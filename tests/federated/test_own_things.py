@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import nn
 
 from freshband.channels import Stationary, Table
 from freshband.errors import ParameterError
-from freshband.federated import Dataset, Federation, Partition, Training
+from freshband.federated import Dataset, Federation, Partition, Training, compare, start_run
 from tests.federated.playing import every_path, named, play, tiny
 from tests.reference.federated import weights_of
 
@@ -149,6 +150,101 @@ def test_dropout_of_nothing_is_fine() -> None:
 def test_objects_that_do_not_fit_are_refused(objects: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         Federation(tiny(), **objects)
+
+
+class Letters(torch.utils.data.Dataset):
+    """A data set as torch knows them: read one by one."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> Any:
+        raise AssertionError("nobody reads a data set to refuse it")
+
+
+TENSORS = torch.utils.data.TensorDataset(torch.rand(8, 1, 4, 4), torch.arange(8) % 3)
+IDS = np.arange(150) % 4
+OF_TENSORS = r"Dataset\.of\(train_images, train_labels, test_images, test_labels\)$"
+OF_LISTS = r"Partition\(train=held, val=\[\[\]\] \* len\(held\)\), where held is "
+
+
+@pytest.mark.parametrize(
+    ("objects", "message"),
+    [
+        ({"dataset": TENSORS}, r"with Dataset\.of\(\*train\.tensors, \*test\.tensors\)$"),
+        ({"dataset": Letters()}, OF_TENSORS),
+        ({"dataset": {"train": TENSORS.tensors}}, OF_TENSORS),
+        ({"dataset": {}}, OF_TENSORS),
+        ({"dataset": TENSORS.tensors[0]}, OF_TENSORS),
+        ({"dataset": Dataset}, "got <class .*" + OF_TENSORS),
+        ({"dataset": "digits"}, r"the settings, Training\(dataset='digits'\)$"),
+        ({"partition": IDS}, OF_LISTS + r"\[np\.flatnonzero"),
+        ({"partition": torch.from_numpy(IDS)}, OF_LISTS + r"\[np\.flatnonzero"),
+        ({"partition": IDS.tolist()}, OF_LISTS + r"\[np\.flatnonzero"),
+        ({"partition": {"anna": [0], "ben": [1]}}, OF_LISTS + r"list\(partition\.values\(\)\)$"),
+        ({"partition": [[0], [1]]}, OF_LISTS + "a list of the samples of each client$"),
+        ({"partition": []}, OF_LISTS),
+        ({"partition": Partition}, "got <class .*" + OF_LISTS),
+        ({"partition": "iid"}, r"the settings, Training\(partition='iid'\)$"),
+        ({"model": Scorer}, "got <class .*Scorer'>; give an object, not its class$"),
+        ({"model": Scorer().state_dict()}, r"got OrderedDict\(.*"),
+        ({"channels": Stationary}, r"got <class .*with, for example, Stationary\(means="),
+        ({"channels": np.ones((12, 6))}, "a channel model, got array"),
+        ({"channels": "piecewise"}, r"the settings, Training\(channels='piecewise'\)$"),
+        ({"clients": 4}, r"those of another Federation, got 4; .*\(clients=\.\.\.\)$"),
+        ({"alter_update": 0}, "a function of round, client and update, got 0$"),
+        (
+            {"settings": {"clients": 4}},
+            r"a Training, got .*; make one with Training\(\*\*settings\)$",
+        ),
+        ({"settings": Training}, r"a Training, got <class .*Training\(clients=10, rounds=60\)$"),
+    ],
+)
+def test_things_of_another_kind_are_refused_in_one_line(
+    objects: dict[str, Any], message: str
+) -> None:
+    name = next(iter(objects))
+    with pytest.raises(ParameterError, match=f"^{name} must be .*{message}") as told:
+        Federation(**{"settings": tiny(), **objects})
+    assert "\n" not in str(told.value)
+
+
+def test_what_is_said_of_things_of_another_kind_is_true() -> None:
+    train, test = TENSORS, TENSORS
+    data = Dataset.of(*train.tensors, *test.tensors)
+    assert (data.n_train, data.n_classes) == (8, 3)
+    ids = ["anna", "ben", "anna", "cleo"]
+    held = [np.flatnonzero(np.asarray(ids) == user) for user in np.unique(ids)]
+    partition = Partition(train=held, val=[[]] * len(held))
+    assert [some.tolist() for some in partition.train] == [[0, 2], [1], [3]]
+    assert Training(**{"clients": 4}).clients == 4
+
+
+@pytest.mark.parametrize("settings", [{"clients": 4}, None, Training])
+def test_runs_and_comparisons_want_settings(settings: Any, tmp_path: Path) -> None:
+    for begin in (
+        lambda: start_run(settings, tmp_path / "run"),
+        lambda: compare(settings, ["random"], progress=False),
+    ):
+        with pytest.raises(ParameterError, match="settings must be a Training, got"):
+            begin()
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "thing"),
+    [
+        ("dataset", TENSORS),
+        ("dataset", {"train": 1}),
+        ("model", Scorer()),
+        ("channels", Stationary(means=[0.5] * 20)),
+        ("partition", IDS),
+    ],
+)
+def test_settings_hold_names_and_say_where_things_go(name: str, thing: Any) -> None:
+    hint = rf"^{name} must be a name, got .* goes to Federation\(settings, {name}=\.\.\.\)$"
+    with pytest.raises(ParameterError, match=hint):
+        Training(**{name: thing})
 
 
 def test_contributions_need_validation_samples_of_everybody() -> None:

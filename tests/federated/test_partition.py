@@ -258,6 +258,11 @@ def test_a_scheme_of_ones_own_is_held_to_its_contract(dealt: list[Any], message:
         ([[0, -1]], [[1]], "indices must be >= 0, got -1"),
         ([[0], [0]], [[1], [2]], "got sample 0 2 times"),
         ([[0.5]], [[1]], "train must hold a list of whole numbers"),
+        ([[0], [[1], [2, 3]]], [[4], [5]], r"each client, got \[\[1\], \[2, 3\]\] for one"),
+        (np.arange(4), np.arange(4), "train must hold a list of whole numbers for each client"),
+        ({0: [1], 1: [2]}, {0: [3], 1: [4]}, "train must be a list for each client, got {0: "),
+        (2, [[1]], "train must be a list for each client, got 2"),
+        ([[1]], None, "val must be a list for each client, got None"),
     ],
 )
 def test_partitions_by_hand_are_checked(train: Any, val: Any, message: str) -> None:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from freshband.errors import ParameterError, RuleError
+from freshband.errors import ParameterError, RuleError, shown
 from freshband.parameters import whole_number
 from freshband.registry import Registry
 from freshband.seeding import Role, check_seed, generator
@@ -145,7 +145,7 @@ def build(
             raise ParameterError(f"channel model {model!r} lacks {', '.join(lacking)}")
         return built
     if not isinstance(model, ChannelModel) or isinstance(model, type):
-        raise ParameterError(f"channels must be a name or a channel model, got {model!r}")
+        raise ParameterError(f"channels must be a name or a channel model, got {shown(model)}")
     if values:
         raise ParameterError(
             f"parameters go with the name of a channel model, got {sorted(values)} next to a "

@@ -21,6 +21,7 @@ from freshband.federated.aggregation import AGGREGATIONS
 from freshband.federated.clients import name_device, pick_device
 from freshband.federated.data import load_dataset
 from freshband.federated.engine import Federation, train_together
+from freshband.federated.own_things import check_settings
 from freshband.federated.records import RoundRecord
 from freshband.federated.result import LIBRARIES, collect_records, measure_training
 from freshband.federated.settings import Training
@@ -108,7 +109,7 @@ def compare(
     options = read_options("policy_options", policy_options)
     named = name_policies(policies, options, "compared")
     several = whole_number("runs", runs, at_least=1)
-    first = settings.run
+    first = check_settings(settings).run
     asked = {
         name: [
             settings_of(settings, text, options.get(name), first + run) for run in range(several)

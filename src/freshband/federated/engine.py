@@ -35,6 +35,7 @@ from freshband.federated.contribution import fedce_contributions, fill_unheard
 from freshband.federated.data import Dataset, load_dataset
 from freshband.federated.leaving_out import distances_to_rest, models_without
 from freshband.federated.models import build_model
+from freshband.federated.own_things import check_own_things, check_settings
 from freshband.federated.partition import Partition, split_samples
 from freshband.federated.records import RoundRecord
 from freshband.federated.settings import Training
@@ -82,7 +83,11 @@ class Federation:
         clients: LocalTraining | None = None,
         alter_update: AlterUpdate | None = None,
     ) -> None:
-        self.settings = chosen = Training() if settings is None else settings
+        self.settings = chosen = check_settings(Training() if settings is None else settings)
+        check_own_things(
+            dataset=dataset, channels=channels, partition=partition, clients=clients,
+            alter_update=alter_update,
+        )  # fmt: skip
         self._alter = alter_update
         self.channels = chosen.build_channels() if channels is None else channels
         self.coordinator = Coordinator(
@@ -90,10 +95,14 @@ class Federation:
             run=chosen.run, horizon=chosen.rounds,
         )  # fmt: skip
         device = pick_device(chosen.device)
-        whole = dataset or load_dataset(
-            chosen.dataset, seed=chosen.seed, run=chosen.run, **chosen.dataset_options
+        whole = (
+            dataset
+            if dataset is not None
+            else load_dataset(
+                chosen.dataset, seed=chosen.seed, run=chosen.run, **chosen.dataset_options
+            )
         )
-        self.partition = partition or split_samples(
+        self.partition = partition if partition is not None else split_samples(
             whole.train_labels.cpu(), chosen.clients, scheme=chosen.partition,
             val_fraction=chosen.val_fraction, seed=chosen.seed, run=chosen.run,
             **chosen.partition_options,
@@ -110,7 +119,9 @@ class Federation:
         )  # fmt: skip
         check_trainable(self._module, whole.shape)
         self._owns_clients = clients is None
-        self.clients = clients or choose_clients(self._module, self.dataset, chosen)
+        self.clients = (
+            choose_clients(self._module, self.dataset, chosen) if clients is None else clients
+        )
         self._algorithm = build_algorithm(chosen)
         self._batches = Batches(chosen.seed, chosen.run, chosen.local_steps, chosen.batch_size)
         self._air = open_air(self.channels, chosen.rounds, chosen.seed, chosen.run)

@@ -48,6 +48,7 @@ from freshband.federated.checkpoint import (
 from freshband.federated.clients import name_device
 from freshband.federated.data import Dataset
 from freshband.federated.engine import Federation
+from freshband.federated.own_things import check_settings
 from freshband.federated.partition import Partition
 from freshband.federated.records import RoundRecord, stack_records, unstack_records
 from freshband.federated.result import collect_records, save_training
@@ -274,7 +275,7 @@ def start_run(
     home = file_path("out", out)
     own = _given(dataset=dataset, model=model, channels=channels, partition=partition)
     terms = Terms(
-        settings=settings,
+        settings=check_settings(settings),
         checkpoint_every=whole_number("checkpoint_every", checkpoint_every, at_least=1),
         keep=whole_number("keep", keep, at_least=1),
         objects={name: fingerprint(value) for name, value in own.items()},

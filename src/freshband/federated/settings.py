@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, final
 from pydantic import Field, field_validator, model_validator
 
 from freshband.channels.base import ChannelModel, build, registry
-from freshband.errors import ParameterError
+from freshband.errors import ParameterError, shown
 from freshband.federated.aggregation import Aggregation
 from freshband.federated.contribution import ColdStart, LeaveOneOut
 from freshband.locating import find_again, with_absolute_files
@@ -153,6 +153,17 @@ class Training(Parameters):
     precision: Literal["auto", "float32", "tf32", "bf16", "float64"] = "auto"
     path: Literal["auto", "threads", "stacked", "graphs"] = "auto"
     workers: Count | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _are_names(cls, values: dict[str, Any]) -> dict[str, Any]:
+        for name in ("dataset", "model", "channels", "partition"):
+            if not isinstance(values.get(name), str | int | float | None):
+                raise ParameterError(
+                    f"{name} must be a name, got {shown(values[name])}; a thing of your own goes "
+                    f"to Federation(settings, {name}=...)"
+                )
+        return values
 
     @field_validator("channel_options", "dataset_options")
     @classmethod

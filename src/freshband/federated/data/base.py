@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Sequence, Sized
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 
-from freshband.errors import ParameterError
+from freshband.errors import ParameterError, shown
 from freshband.parameters import whole_number
 from freshband.registry import Registry
 from freshband.seeding import Role, check_seed, sequence
@@ -78,10 +79,11 @@ class Dataset:
             )
         for name in ("mean", "std"):
             _check_normalisation(name, getattr(self, name), self.shape[0])
-        if len(self.class_names) not in (0, self.n_classes):
+        names = self.class_names
+        if not isinstance(names, Sized) or len(names) not in (0, self.n_classes):
+            got = len(names) if isinstance(names, Sized) else shown(names)
             raise ParameterError(
-                f"class_names must be empty or n_classes = {self.n_classes} names, got "
-                f"{len(self.class_names)}"
+                f"class_names must be empty or n_classes = {self.n_classes} names, got {got}"
             )
 
     @classmethod
@@ -236,7 +238,10 @@ def load_dataset(
     if isinstance(source, Dataset):
         return source
     if not isinstance(source, DataSource) or isinstance(source, type):
-        raise ParameterError(f"dataset must be a name, a source or a Dataset, got {source!r}")
+        raise ParameterError(
+            f"dataset must be a name, a source or a Dataset, got {shown(source)}; Dataset.of makes "
+            "one from tensors or arrays"
+        )
     # Child 0 of the role makes images; the partition has the next ones.
     return source.load(np.random.default_rng(sequence(seed, Role.DATA, run).spawn(1)[0]))
 
@@ -244,6 +249,11 @@ def load_dataset(
 def _as_tensor(name: str, value: Any) -> torch.Tensor:
     if isinstance(value, np.ndarray) and not value.flags.writeable:
         value = value.copy()  # torch shares memory with arrays, and warns of those it may not write
+    if isinstance(value, torch.utils.data.Dataset):  # which torch would go through, one by one
+        raise ParameterError(
+            f"{name} must be an array of numbers, got {shown(value)}; a TensorDataset has them in "
+            "its tensors"
+        )
     try:
         return torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -262,7 +272,15 @@ def _as_labels(name: str, value: Any) -> torch.Tensor:
     return labels.to(torch.int64)
 
 
+def _check_tensor(name: str, value: object) -> None:
+    if not isinstance(value, torch.Tensor):
+        raise ParameterError(
+            f"{name} must be a tensor, got {shown(value)}; Dataset.of takes arrays and lists too"
+        )
+
+
 def _check_images(name: str, images: torch.Tensor) -> None:
+    _check_tensor(name, images)
     if images.dtype not in (torch.uint8, torch.float32):
         raise ParameterError(f"{name} must be uint8 or float32, got {images.dtype}")
     if images.ndim != 4 or images.numel() == 0:
@@ -276,6 +294,7 @@ def _check_images(name: str, images: torch.Tensor) -> None:
 
 
 def _check_labels(name: str, labels: torch.Tensor, n: int, n_classes: int) -> None:
+    _check_tensor(name, labels)
     if labels.dtype != torch.int64:
         raise ParameterError(f"{name} must be int64, got {labels.dtype}")
     if labels.shape != (n,):
@@ -290,10 +309,14 @@ def _check_labels(name: str, labels: torch.Tensor, n: int, n_classes: int) -> No
 
 
 def _check_normalisation(name: str, values: tuple[float, ...], channels: int) -> None:
-    finite = all(np.isfinite(value) and (name == "mean" or value > 0) for value in values)
-    if len(values) != channels or not finite:
+    try:
+        numbers = [float(value) for value in values]
+    except (TypeError, ValueError):
+        numbers = []
+    fit = all(math.isfinite(value) and (name == "mean" or value > 0) for value in numbers)
+    if len(numbers) != channels or not fit:
         wanted = "numbers" if name == "mean" else "numbers > 0"
-        raise ParameterError(f"{name} must be {channels} {wanted}, got {values!r}")
+        raise ParameterError(f"{name} must be {channels} {wanted}, got {shown(values)}")
 
 
 def _statistics(images: torch.Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:

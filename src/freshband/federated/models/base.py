@@ -7,13 +7,14 @@ as they were.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import torch
 from torch import nn
 
-from freshband.errors import ParameterError
+from freshband.errors import ParameterError, shown
 from freshband.parameters import whole_number
 from freshband.registry import Registry
 from freshband.seeding import Role, check_seed, sequence
@@ -88,6 +89,11 @@ def build_model(
     n_classes = whole_number("n_classes", n_classes, at_least=2)
     images = _check_shape(shape)
     seed, run = check_seed(seed), whole_number("run", run, at_least=0)
+    if not isinstance(model, str | nn.Module | ModelSpec) or isinstance(model, type):
+        hint = "; give an object, not its class" if isinstance(model, type) else ""
+        raise ParameterError(
+            f"model must be a name, a recipe or an nn.Module, got {shown(model)}{hint}"
+        )
     if isinstance(model, str):
         model = registry[model](**params)
     elif params:
@@ -98,8 +104,6 @@ def build_model(
     if isinstance(model, nn.Module):
         _check_module(model, images, n_classes)
         return model
-    if not isinstance(model, ModelSpec) or isinstance(model, type):
-        raise ParameterError(f"model must be a name, a recipe or an nn.Module, got {model!r}")
     # Child 0 of the role draws weights; batches have their own.
     drawn = sequence(seed, Role.TRAINING, run).spawn(1)[0].generate_state(1, np.uint64)[0]
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
@@ -140,11 +144,12 @@ def room_to_pool(name: str, shape: Shape, times: int) -> tuple[int, int]:
 
 
 def _check_shape(shape: tuple[int, ...]) -> Shape:
-    if len(shape) != 3:
+    sizes = tuple(shape) if isinstance(shape, Iterable) else ()
+    if len(sizes) != 3:
         raise ParameterError(
-            f"shape must be three whole numbers (channels, height, width), got {tuple(shape)}"
+            f"shape must be three whole numbers (channels, height, width), got {shown(shape)}"
         )
-    channels, height, width = (whole_number("shape", size, at_least=1) for size in shape)
+    channels, height, width = (whole_number("shape", size, at_least=1) for size in sizes)
     return channels, height, width
 
 

@@ -8,13 +8,13 @@ who holds what unchanged.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from freshband.errors import ParameterError
+from freshband.errors import ParameterError, shown
 from freshband.parameters import whole_number
 from freshband.registry import Registry
 from freshband.seeding import Role, check_seed, sequence
@@ -51,8 +51,10 @@ class Partition:
 
     def __post_init__(self) -> None:
         for name in ("train", "val"):
-            held = tuple(_indices(name, one) for one in getattr(self, name))
-            object.__setattr__(self, name, held)
+            given = getattr(self, name)
+            if not isinstance(given, Iterable) or isinstance(given, Mapping):
+                raise ParameterError(f"{name} must be a list for each client, got {shown(given)}")
+            object.__setattr__(self, name, tuple(_indices(name, one) for one in given))
         if not self.train or len(self.train) != len(self.val):
             raise ParameterError(
                 f"train and val must list the same clients, at least one, got {len(self.train)} "
@@ -208,7 +210,7 @@ def _scheme(scheme: str | Scheme, params: dict[str, object]) -> Scheme:
     if isinstance(scheme, str):
         return registry[scheme](**params)
     if not isinstance(scheme, Scheme) or isinstance(scheme, type):
-        raise ParameterError(f"scheme must be a name or have a method split, got {scheme!r}")
+        raise ParameterError(f"scheme must be a name or have a method split, got {shown(scheme)}")
     if params:
         raise ParameterError(
             f"parameters go with the name of a scheme, got {sorted(params)} next to a ready "
@@ -252,7 +254,12 @@ def _labels(value: npt.ArrayLike) -> Indices:
 
 def _indices(name: str, value: npt.ArrayLike) -> Indices:
     """Return indices as a sorted array of our own; writable, or torch warns when it takes them."""
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):  # ragged, or a tensor on another device
+        array = np.empty((), np.object_)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "ui"):
-        raise ParameterError(f"{name} must hold a list of whole numbers for each client")
+        raise ParameterError(
+            f"{name} must hold a list of whole numbers for each client, got {shown(value)} for one"
+        )
     return np.sort(array.astype(np.int64))
