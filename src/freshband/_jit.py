@@ -57,6 +57,10 @@ class Verb(Protocol):
         """Return a decorator that enters a version for these state types."""
         ...
 
+    def knows(self, state_type: type) -> bool:
+        """Whether a state type has a version of its own."""
+        ...
+
 
 def verb(default: Callable[..., Any]) -> Verb:
     """Make a generic function that dispatches on the type of its first argument.
@@ -88,6 +92,7 @@ def verb(default: Callable[..., Any]) -> Verb:
     choose.__signature__ = signature  # type: ignore[attr-defined]  # numba folds arguments by it
     overload(generic, jit_options={"forceinline": True, **_OPTIONS}, strict=False)(choose)
     generic.register = register  # type: ignore[attr-defined]
+    generic.knows = table.__contains__  # type: ignore[attr-defined]
     return cast(Verb, generic)
 
 
