@@ -156,6 +156,7 @@ def test_defaults_are_those_of_the_library() -> None:
         ("--policies random@fed", "algorithm must be one of 'async', "),
         ("--policies random@fedavg+fedbuff", "policy 'random@fedavg+fedbuff' names two algorit"),
         ("--policies random@fixed+renorm", "policy 'random@fixed+renorm' names two aggregations"),
+        ("--policies random@fedavg+eager", "local_rounds belongs to algorithm 'async', 'fedasync'"),
         (
             "--policies random --set mixing=.1",
             "mixing belongs to algorithm 'fedasync', not to 'async', got 0.1: no policy compared",

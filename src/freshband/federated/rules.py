@@ -76,14 +76,12 @@ def unused_by_all(
     settings: Training, policies: Mapping[str, str | Policy], options: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return what the settings of a comparison hold that none of its policies uses, and why."""
-    if not policies:
-        return {}
-    found = [
-        _draft(settings, text, options.get(name), settings.run)[0].unused()
-        for name, text in policies.items()
-    ]
+    found = []
+    for name, text in policies.items():
+        draft, own = _draft(settings, text, options.get(name), settings.run)
+        found.append({key: why for key, why in draft.unused().items() if key not in own})
     return {
         name: f"{why}: no policy compared uses it"
-        for name, why in found[0].items()
+        for name, why in (found[0].items() if found else ())
         if all(name in each for each in found)
     }
