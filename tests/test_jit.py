@@ -68,6 +68,11 @@ def listen(animal: Any, loudness: float) -> float:
 # ------------------------------------------------------------------------------------------ verbs
 
 
+def test_a_verb_knows_who_has_a_version() -> None:
+    assert noise.knows(CatState)
+    assert not noise.knows(DogState)
+
+
 @pytest.mark.parametrize("call", [noise, listen], ids=["plain", "compiled"])
 def test_a_verb_goes_by_the_type_of_its_first_argument(call: Any) -> None:
     cat, dog = CatState(np.array([3.0])), DogState(np.array([3.0]))

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from freshband import Coordinator, simulate
+from freshband.channels import Table
 from freshband.errors import ParameterError, UnknownNameError
 from freshband.matching.base import registry as matchings
+from freshband.parameters import Parameters
 from freshband.policy import Policy, parse_policy
 from freshband.schedulers.aoi_aware import RULES, AoIAwareState
+from freshband.schedulers.base import Matchings, Presets, select
 from freshband.schedulers.base import registry as schedulers
 from freshband.schedulers.glr_cucb import GlrCucb
+from tests.simulation.refusing import refused
 
 
 @pytest.mark.parametrize(
@@ -168,3 +175,52 @@ def test_a_policy_cannot_be_changed() -> None:
     assert isinstance(policy, Policy)
     with pytest.raises(AttributeError):
         policy.name = "other"  # type: ignore[misc]
+
+
+class MeanlessState(NamedTuple):
+    """Of a scheduler that takes the first channels and tells nothing of them."""
+
+    counts: NDArray[np.int64]
+
+
+@select.register(MeanlessState)
+def _select(scheduler: MeanlessState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+    for j in range(len(chosen)):
+        chosen[j] = j
+
+
+class Meanless(Parameters):
+    presets: ClassVar[Presets] = {"corrected": {}}
+    matchings: ClassVar[Matchings] = {}
+
+    def start(
+        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
+    ) -> MeanlessState:
+        return MeanlessState(np.zeros(n_channels, np.int64))
+
+
+@pytest.mark.parametrize("token", ["aa", "aa-sum"])
+def test_an_aware_policy_needs_the_scheduler_to_tell_means(
+    token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedulers, "_things", {**schedulers._things, "meanless": Meanless})
+    Coordinator("meanless", n_clients=2, n_channels=3).plan()
+    message = f"policy 'meanless\\+{token}' is AoI-aware by its scheduler's means, but "
+    with refused(ParameterError, message + "MeanlessState registers no version of 'means'"):
+        Coordinator(f"meanless+{token}", n_clients=2, n_channels=3)
+    with refused(ParameterError, message):
+        simulate("stationary", f"meanless+{token}", rounds=9, runs=1, progress=False)
+
+
+def test_every_scheduler_of_ours_can_be_made_aware() -> None:
+    for name in schedulers:
+        state, _ = parse_policy(f"{name}+aa").start(2, 5, np.random.default_rng(0), 100)
+        assert isinstance(state, AoIAwareState)
+
+
+@pytest.mark.parametrize("policy", ["oracle:csi+aa", "oracle:fixed+aa-sum"])
+def test_an_aware_oracle_needs_channels_with_means(policy: str) -> None:
+    recorded = Table(states=[[1, 0, 1], [0, 1, 1]], wrap=True)
+    with refused(ParameterError, f"policy '{re.escape(policy)}' needs channel means, which these"):
+        simulate(recorded, policy, rounds=20, runs=1, progress=False)
+    simulate(recorded, policy.partition("+")[0], rounds=20, runs=1, progress=False)

@@ -73,6 +73,8 @@ def open_backend(
         raise ParameterError(f"backend must be 'threads' or 'ray', got {name!r}")
     if address is not None:
         raise ParameterError("address is that of a Ray cluster: use backend='ray' with it")
+    if gpus:
+        raise ParameterError("gpus is what a run takes on Ray: use backend='ray' with it")
     return ThreadBackend(workers=workers)
 
 

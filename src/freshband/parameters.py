@@ -26,13 +26,26 @@ _MOST: Final = 10**12  # no count makes sense beyond; products of two still fit 
 
 
 class Parameters(BaseModel):
-    """Frozen, validated hyper-parameters; unknown names are errors with a suggestion."""
+    """Frozen, validated hyper-parameters; unknown names are errors with a suggestion.
+
+    So are settings that have no effect beside the others: see `unused`.
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, validate_default=False
     )
 
     def __init__(self, **values: Any) -> None:
+        self._fill(values)
+        for why in self.unused().values():
+            raise ParameterError(why)
+
+    def unused(self) -> dict[str, str]:
+        """Return settings that differ from their defaults to no effect, with where each belongs."""
+        return {}
+
+    def _fill(self, values: dict[str, Any]) -> None:
+        """Set the fields from what was given, or say what is wrong with it."""
         for name, value in values.items():
             field = type(self).model_fields.get(name)
             if field is not None and _is_disguised(value, field.annotation):
@@ -92,8 +105,7 @@ def _explain(owner: type[Parameters], error: ValidationError) -> ParameterError:
     if problem["type"] == "missing":
         return ParameterError(f"{owner.__name__} needs a value for {name!r}")
     if problem["type"] == "value_error":  # raised by a validator of ours: already a sentence
-        cause = problem["ctx"]["error"]
-        return cause if isinstance(cause, ParameterError) else ParameterError(str(cause))
+        return ParameterError(str(problem["ctx"]["error"]))
     given = shown(problem["input"])
     return ParameterError(f"{name} must be {_allowed(owner.model_fields[name])}, got {given}")
 

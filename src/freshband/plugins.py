@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from freshband.errors import FileError, FreshbandError, UnknownNameError
+from freshband.errors import FileError, FreshbandError, ParameterError, UnknownNameError
 
 __all__ = ["import_file", "imported_files", "imports_to_keep", "made_with"]
 
@@ -35,24 +35,28 @@ def made_with(source: object, kept: Mapping[str, Any]) -> Iterator[None]:
 
     Parameters
     ----------
-    source : path
-        What was saved, for the message.
+    source : path or None
+        What was saved, for the message; None if nothing was.
     kept : mapping
         What was saved with it; under ``imported`` are the files, where there were any.
 
     Raises
     ------
     UnknownNameError
-        In place of one from inside that says nothing of those files.
+        In place of an error from inside that says nothing of files.
     """
     try:
         yield
-    except UnknownNameError as error:
+    except ParameterError as error:  # of a model's fields the class is lost, not the words
         files = kept.get("imported", [])  # in a result's attributes as JSON
         files = json.loads(files) if isinstance(files, str) else files
         missing = [name for name in files if Path(name) not in _imported]
-        if not missing:
+        if source is None or not str(error).startswith("unknown "):
             raise
+        if not missing:
+            raise UnknownNameError(
+                f"{error} (a name of your own in {source} needs its file again: --import FILE.py)"
+            ) from None
         told = " ".join(f"--import {shlex.quote(name)}" for name in missing)
         raise UnknownNameError(
             f"{source} was made with 'freshband {told}': give that again ({error})"

@@ -19,6 +19,7 @@ from freshband.parameters import Parameters
 from freshband.ranking import CLIENTS
 from freshband.schedulers import aoi_aware
 from freshband.schedulers import base as schedulers
+from freshband.schedulers.base import means
 from freshband.states import check_state
 
 __all__ = ["Policy", "has_detector", "parse_policy", "read_options"]
@@ -68,10 +69,21 @@ class Policy:
         rng: np.random.Generator,
         horizon: int | None,
     ) -> tuple[Any, Any]:
-        """Allocate the scheduler's state and the matching's."""
+        """Allocate the scheduler's state and the matching's.
+
+        Raises
+        ------
+        ParameterError
+            If the policy is AoI-aware and the scheduler gives no means to go by.
+        """
         state = self.scheduler.start(n_clients, n_channels, rng, horizon)
         check_state(f"policy {self.name!r}", state)
         if self.aware is not None:
+            if not means.knows(type(state)):
+                raise ParameterError(
+                    f"policy {self.name!r} is AoI-aware by its scheduler's means, but "
+                    f"{type(state).__name__} registers no version of 'means': leave out +aa"
+                )
             state = aoi_aware.wrap(state, self.aware, n_clients, n_channels)
         pairing = self.matching.start(n_clients, lot=int(rng.random() * CLIENTS))
         check_state(f"matching {self.matching_name!r}", pairing)

@@ -89,6 +89,27 @@ def test_runs_over_one_recording_say_what_differs(shell: Shell) -> None:
     assert answer(shell, *air, "--set", "channels.offset=random", *SMALL)["same_air"] is False
 
 
+def test_settings_of_several_rules_go_together(shell: Shell) -> None:
+    ask = ["--policies", "random,random@fedasync,random@fedbuff", *SMALL[:-1], 1, "--quiet"]
+    plain = answer(shell, *ask)
+    more = ["--set", "mixing=.1", "--set", "buffer_size=1", "--out", "it.nc"]
+    found = answer(shell, *ask, *more)
+    assert (found["config"]["mixing"], found["config"]["buffer_size"]) == (0.1, 1)
+    loss = {
+        name: [each["policies"][name]["final_loss"]["mean"] for each in (plain, found)]
+        for name in found["policies"]
+    }
+    assert [before == after for before, after in loss.values()] == [True, False, False]
+    again = answer(shell, "--like", "it.nc", "--quiet")
+    assert again["policies"]["random@fedbuff"]["final_loss"]["mean"] == loss["random@fedbuff"][1]
+    fewer = answer(shell, "--like", "it.nc", "--policies", "random,random@fedbuff", "--quiet")
+    assert (fewer["config"]["mixing"], fewer["config"]["buffer_size"]) == (0.6, 1)
+    Path("mine.toml").write_text('policies = "random@fedasync"\nmixing = 0.1\nmodel = "mlp"\n')
+    chosen = ["--config", "mine.toml", "--clients", 2, "--rounds", 3, "--runs", 1, "--quiet"]
+    assert answer(shell, *chosen)["config"]["mixing"] == 0.1
+    assert answer(shell, *chosen, "--policies", "random")["config"]["mixing"] == 0.6
+
+
 def test_one_run_has_no_errors_to_show(shell: Shell) -> None:
     done = shell("compare", "--policies", "random,cucb", *SMALL[:-2], "--runs", 1)
     assert done.code == 0
@@ -133,6 +154,18 @@ def test_defaults_are_those_of_the_library() -> None:
         ("--policies random,rndom", "unknown scheduler 'rndom'; did you mean 'random'?"),
         ("--policies random,random", "policies must differ, got 'random' twice"),
         ("--policies random@fed", "algorithm must be one of 'async', "),
+        ("--policies random@fedavg+fedbuff", "policy 'random@fedavg+fedbuff' names two algorit"),
+        ("--policies random@fixed+renorm", "policy 'random@fixed+renorm' names two aggregations"),
+        ("--policies random@fedavg+eager", "local_rounds belongs to algorithm 'async', 'fedasync'"),
+        (
+            "--policies random --set mixing=.1",
+            "mixing belongs to algorithm 'fedasync', not to 'async', got 0.1: no policy compared",
+        ),
+        (
+            "--policies cucb,cucb@fixed --set cucb.mean_window=9",
+            "--set cucb.mean_window is for cucb alone and leaves cucb@fixed at None: give ",
+        ),
+        ("--gpus 0.5", "gpus is what a run takes on Ray: use backend='ray' with it"),
         ("--runs 0", "runs must be a whole number >= 1, got 0"),
         ("--rounds x", "rounds must be a whole number >= 1, got 'x'"),
         ("--set scheduler.delta=1", "--set scheduler.delta=1: 'scheduler' is unknown; "),

@@ -204,6 +204,10 @@ def test_a_name_nobody_imported_is_only_unknown(shell: Shell, forget: Callable[[
     forget()
     line = shell.refuses("simulate", "--like", "it.nc")
     assert line.startswith("unknown channel model 'quiet-air'; ")
+    assert line.endswith("(a name of your own in it.nc needs its file again: --import FILE.py)")
+    line = shell.refuses("simulate", "--channels", "quiet-air")
+    assert line.startswith("unknown channel model 'quiet-air'; ")
+    assert "--import" not in line
 
 
 # ------------------------------------------------------------------------- rounds nobody asked for

@@ -153,6 +153,31 @@ def test_settings_reach_channels_and_policies(shell: Shell) -> None:
     }
 
 
+def test_an_option_of_one_policy_says_what_becomes_of_the_others(shell: Shell) -> None:
+    ask = ["simulate", "--policies", "cucb,cucb+aa,cucb+age", *SMALL, "--format", "json"]
+    own = ["cucb.mean_window=200", "cucb+aa.mean_window=None", "cucb+age.mean_window=50"]
+    found = answer(shell, *ask, *(word for each in own for word in ("--set", each)))
+    assert found["policy_options"] == {
+        "cucb": {"mean_window": 200},
+        "cucb+aa": {"mean_window": None},
+        "cucb+age": {"mean_window": 50},
+    }
+    alone = answer(shell, *ask, "--set", "cucb+aa.mean_window=200")  # nobody's name begins so
+    assert alone["policy_options"] == {"cucb+aa": {"mean_window": 200}}
+
+
+def test_a_result_in_which_an_option_left_others_alone_is_repeated(shell: Shell) -> None:
+    """As earlier versions allowed on the command line, and the library still does."""
+    old = freshband.simulate(
+        "piecewise", "cucb,cucb+aa", rounds=300, runs=2, policy_options={"cucb": {"index_c": 0.5}}
+    )
+    freshband.save_result(old, "old.nc")
+    assert shell("simulate", "--like", "old.nc", "--out", "new.nc").code == 0
+    new = freshband.load_result("new.nc")
+    assert new.attrs["config"] == old.attrs["config"]
+    xr.testing.assert_equal(new.drop_vars("seconds"), old.drop_vars("seconds"))
+
+
 def test_numbers_may_be_written_shortly(shell: Shell) -> None:
     ask = ["--policies", "random", "--rounds", "3e2", "--runs", "1_0", "--format", "json"]
     air = ["--set", "mean_low=.6", "--set", "mean_high=+1", "--set", "n_breakpoints=1e0"]
@@ -305,6 +330,17 @@ def test_like_says_what_is_simulated(shell: Shell) -> None:
         ("--set glr-cucb.delta=2", "delta must be a number in (0, 1), got 2"),
         ("--set glr-cucb.dleta=2", "GlrCucb has no parameter 'dleta'; did you mean 'delta'?"),
         ("--set glr.delta=0.1", "options are given for policy 'glr', which is not simulated; "),
+        (
+            "--policies cucb,cucb+aa --set cucb.mean_window=200",
+            "--set cucb.mean_window is for cucb alone and leaves cucb+aa at None: give "
+            "cucb+aa.mean_window too",
+        ),
+        (
+            "--policies glr-cucb:paper+rotate,glr-cucb:paper --set glr-cucb:paper.delta=.1",
+            "--set glr-cucb:paper.delta is for glr-cucb:paper alone and leaves glr-cucb:paper+rot",
+        ),
+        ("--log", "--measure and --log say how curves are drawn: give --plot FILE too"),
+        ("--measure age", "--measure and --log say how curves are drawn: give --plot FILE too"),
         ("--plot curves", "the name of a picture must end in one of png, pdf, svg, "),
         ("--plot curves.nc", "the name of a picture must end in one of png, pdf, svg, "),
         ("--plot x.png --out x.png", "--out and --plot must name two files, got x.png twice"),

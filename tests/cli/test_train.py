@@ -22,7 +22,8 @@ from freshband.cli.app import app
 from freshband.cli.training import Layer, merge_layers, read_file, read_sets
 from freshband.errors import FileError, ParameterError, UnknownNameError
 from freshband.federated import engine
-from freshband.federated.result import load_training
+from freshband.federated.result import load_training, read_settings
+from freshband.federated.runs import start_run
 from freshband.federated.settings import Training
 from tests.cli.running import PROGRAM, Shell
 from tests.simulation.refusing import refused
@@ -289,6 +290,77 @@ def test_the_command_line_wins_over_the_file(shell: Shell) -> None:
     assert config["channel_options"] == {"n_channels": 4, "mean_low": 0.5}
     assert config["scheduler"] == "random"
     assert config["policy_options"] == {}  # delta was another scheduler's
+
+
+def given(source: str, **fields: Any) -> Layer:
+    layer = Layer(source)
+    layer.fields |= fields
+    return layer
+
+
+def test_settings_without_effect_are_refused_from_a_file_and_the_command_line() -> None:
+    message = "mixing belongs to algorithm 'fedasync', not to 'async', got 0.1"
+    for layers in (
+        [given("a file", mixing=0.1)],
+        [given("a file"), given("the command line", mixing=0.1)],
+        [given("a file", mixing=0.1), given("the command line", rounds=3)],
+        [given("a file", algorithm="fedasync"), given("the line", algorithm="async", mixing=0.1)],
+    ):
+        with refused(ParameterError, message):
+            merge_layers({}, layers)
+    file = given("a file", mixing=0.1)
+    assert merge_layers({}, [file, given("the line", algorithm="fedasync")]).mixing == 0.1
+
+
+def test_settings_stay_behind_with_what_used_them() -> None:
+    file = given("a file", algorithm="fedasync", mixing=0.1)
+    assert merge_layers({}, [file]).mixing == 0.1
+    left = merge_layers({}, [file, given("the line", algorithm="async")])
+    assert (left.algorithm, left.mixing) == ("async", 0.6)
+    file = given("a file", matching="priority", loo="buffer")
+    assert merge_layers({}, [file, given("the line", matching="age")]).loo == "global_minus"
+    saved = Training(algorithm="fedbuff", buffer_size=3, staleness="constant").model_dump()
+    assert merge_layers(saved, []).buffer_size == 3
+    other = merge_layers(saved, [given("the line", algorithm="async")])
+    assert (other.buffer_size, other.staleness) == (10, "polynomial")
+
+
+def test_options_of_a_matching_stay_with_the_matching() -> None:
+    options = {"beta": 0.5, "delta": 0.01}
+    saved = Training(matching="priority", policy_options=options).model_dump()
+    assert merge_layers(saved, []).policy_options == options
+    line = read_sets(["matching.beta=.9"])
+    assert merge_layers(saved, [line]).policy_options == {"beta": 0.9, "delta": 0.01}
+    line = read_sets(["scheduler.beta=.8"])  # by the other name
+    assert merge_layers(saved, [line]).policy_options == {"beta": 0.8, "delta": 0.01}
+    other = merge_layers(saved, [given("the line", matching="age")])
+    assert (other.matching, other.policy_options) == ("age", {"delta": 0.01})
+    other = merge_layers(saved, [given("the line", scheduler="cucb")])
+    assert (other.scheduler, other.policy_options) == ("cucb", {"beta": 0.5})
+    token = Training(scheduler="glr-cucb+priority", policy_options=options).model_dump()
+    other = merge_layers(token, [given("the line", scheduler="cucb")])
+    assert (other.scheduler, other.policy_options) == ("cucb", {})
+    with refused(ParameterError, "the command line gives 'beta' twice, for matching and for sch"):
+        merge_layers(saved, [read_sets(["matching.beta=.9", "scheduler.beta=.8"])])
+
+
+def test_a_result_with_a_setting_that_had_no_effect_is_repeated_without(shell: Shell) -> None:
+    """Earlier versions let such settings through."""
+    ask = {"model": "mlp", "clients": 3, "rounds": 3, "device": "cpu"}
+    with start_run(Training.as_stored({**ask, "mixing": 0.1}), "run") as run:
+        list(run)
+    assert read_settings(load_training("run/result.nc")).mixing == 0.1
+    done = shell("train", "--like", "run/result.nc", "--format", "json", "--quiet")
+    assert done.code == 0
+    assert done.err == (
+        "note: left out: mixing belongs to algorithm 'fedasync', not to 'async', got 0.1\n"
+    )
+    assert json.loads(done.out)["config"]["mixing"] == 0.6
+    assert json.loads(done.out)["final_loss"] == run.records[-1].loss
+    Path("run/result.nc").unlink()
+    done = shell("train", "--resume", "run", "--format", "json")  # goes on as it began
+    assert (done.code, done.err) == (0, "")
+    assert json.loads(done.out)["config"]["mixing"] == 0.1
 
 
 def test_options_go_where_they_belong() -> None:

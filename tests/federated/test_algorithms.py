@@ -104,7 +104,8 @@ def test_fedasync_mixes_models_in_one_after_another(
         staleness=[0, -1, 3],
     )
     model = start()
-    steps, passed = FedAsync(settings(mixing=0.6, **options)).apply(model, {}, got)
+    chosen = settings(algorithm="fedasync", mixing=0.6, **options)
+    steps, passed = FedAsync(chosen).apply(model, {}, got)
     assert steps == pytest.approx([shares[0], 0, shares[1]])
     assert passed == 1
     x = [1 + shares[0] * 10, 2.0]
@@ -112,7 +113,8 @@ def test_fedasync_mixes_models_in_one_after_another(
 
 
 def test_fedbuff_steps_when_its_buffer_is_full() -> None:
-    algorithm = FedBuff(settings(buffer_size=2, staleness="constant", server_lr=2.0))
+    chosen = settings(algorithm="fedbuff", buffer_size=2, staleness="constant", server_lr=2.0)
+    algorithm = FedBuff(chosen)
     model, memory = start(), algorithm.open_memory(start())
     one = arrivals([False, True, False], [[NOTHING] * 2, [1.0, 0.0], [NOTHING] * 2])
     steps, passed = algorithm.apply(model, memory, one)
@@ -127,7 +129,7 @@ def test_fedbuff_steps_when_its_buffer_is_full() -> None:
 
 
 def test_fedbuff_discounts_what_is_stale() -> None:
-    algorithm = FedBuff(settings(buffer_size=2))
+    algorithm = FedBuff(settings(algorithm="fedbuff", buffer_size=2))
     model, memory = start(), algorithm.open_memory(start())
     got = arrivals([True, True, False], [[1, 0], [0, 1], [9, 9]], staleness=[0, 3, -1])
     steps, _ = algorithm.apply(model, memory, got)
@@ -137,7 +139,8 @@ def test_fedbuff_discounts_what_is_stale() -> None:
 
 @pytest.mark.parametrize("name", ["async", "fedavg", "fedasync", "fedbuff"])
 def test_nothing_arrived(name: Any) -> None:
-    algorithm = build_algorithm(settings(algorithm=name, buffer_size=1))
+    own = {"buffer_size": 1} if name == "fedbuff" else {}
+    algorithm = build_algorithm(settings(algorithm=name, **own))
     model, memory = start(), algorithm.open_memory(start())
     rows = [[NOTHING] * 2] * 3
     got = arrivals([False] * 3, rows, models=rows, staleness=[-1] * 3)
@@ -174,7 +177,7 @@ def test_recency_0_is_the_mean_of_all_models() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_who_averages_moves_the_model_as_without(name: Any) -> None:
-    chosen = {"algorithm": name, "buffer_size": 2}
+    chosen = {"algorithm": name, **({"buffer_size": 2} if name == "fedbuff" else {})}
     plain, averaged = (build_algorithm(settings(**chosen, served=s)) for s in ("last", "average"))
     assert isinstance(averaged, Averaged)
     assert averaged.everybody_trains == plain.everybody_trains

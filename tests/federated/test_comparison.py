@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,80 @@ def test_differences_are_paired(result: xr.Dataset) -> None:
     assert summary["policy_options"] == {"glr-cucb+priority": {"delta": 0.2}}
     last = result.regret.isel(round=-1).sel(policy="random").mean()
     assert summary["policies"]["random"]["regret"]["mean"] == pytest.approx(float(last))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("random@fedavg+fedbuff", "names two algorithms, 'fedavg' and 'fedbuff'"),
+        ("random@fixed+renorm", "names two aggregations, 'fixed' and 'renorm'"),
+        ("random@fedbuff+fixed", "names two algorithms, 'fedbuff' and 'async' with 'fixed'"),
+        ("random@fixed+average+fedavg", "names two algorithms, 'fedavg' and 'async' with 'fixed'"),
+        ("random@average+average", "names 'average' twice"),
+        ("random@eager+fixed+eager", "names 'eager' twice"),
+        ("random@fedavg+fedavg", "names 'fedavg' twice"),
+    ],
+)
+def test_a_rule_names_one_of_a_kind(text: str, message: str) -> None:
+    with refused(ParameterError, f"policy '{re.escape(text)}' {message}"):
+        settings_of(Training(), text)
+
+
+def test_a_rule_that_has_no_use_for_a_token_says_so() -> None:
+    with refused(ParameterError, "local_rounds belongs to algorithm .* not to 'fedavg', got 4"):
+        settings_of(Training(), "random@fedavg+eager")
+    both = settings_of(Training(), "random@async+fixed")
+    assert (both.algorithm, both.aggregation) == ("async", "fixed")
+
+
+def test_policies_take_of_the_settings_what_their_rule_has() -> None:
+    shared = Training.as_stored({"mixing": 0.3, "buffer_size": 5, "aggregation": "fixed"})
+    found = {
+        rule: settings_of(shared, f"random@{rule}") for rule in ("fedasync", "fedbuff", "async")
+    }
+    assert [found["fedasync"].mixing, found["fedbuff"].buffer_size] == [0.3, 5]
+    assert found["async"].aggregation == "fixed"
+    assert (found["async"].mixing, found["async"].buffer_size) == (0.6, 10)
+    assert (found["fedbuff"].mixing, found["fedbuff"].aggregation) == (0.6, "renorm")
+
+
+def test_settings_that_no_policy_uses_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*arguments: Any) -> None:
+        raise AssertionError("training began")
+
+    monkeypatch.setattr(comparison, "train_together", never)
+    shared = Training(**{**SETTINGS.model_dump(), "aggregation": "fixed"})
+    message = "aggregation belongs to .*, got 'fixed': no policy compared uses it"
+    with refused(ParameterError, message):
+        compare(shared, "random@fedbuff,random@fedasync", progress=False)
+    with pytest.raises(AssertionError, match="training began"):
+        compare(shared, "random@fedbuff,random", progress=False)
+    with refused(ParameterError, "gpus is what a run takes on Ray: use backend='ray' with it"):
+        compare(SETTINGS, "random", gpus=0.5, progress=False)
+
+
+def test_a_comparison_with_settings_that_no_policy_used_can_be_repeated(
+    result: xr.Dataset,
+) -> None:
+    """Earlier versions let them through, and kept them with the result."""
+    config = json.loads(result.attrs["config"])
+    config["settings"] |= {"mixing": 0.1, "buffer_size": 3}
+    old = result.assign_attrs(config=json.dumps(config))
+    notes: list[str] = []
+    saved = read_comparison(old, notes=notes)
+    assert notes == [
+        "left out: mixing belongs to algorithm 'fedasync', not to 'async', got 0.1: no policy "
+        "compared uses it",
+        "left out: buffer_size belongs to algorithm 'fedbuff', not to 'async', got 3: no policy "
+        "compared uses it",
+    ]
+    assert saved == read_comparison(result)
+    config["policies"].append("cucb@fedbuff")
+    used = read_comparison(result.assign_attrs(config=json.dumps(config)))["settings"]
+    assert (used.mixing, used.buffer_size) == (0.6, 3)
+    config["policies"].append("not-known-here")  # without its import a summary is still made
+    summary = summarise_comparison(result.assign_attrs(config=json.dumps(config)))
+    assert summary["config"]["mixing"] == 0.1
 
 
 # ------------------------------------------------------------------------------------------ files

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from freshband.errors import ParameterError
+from freshband.errors import ParameterError, UnknownNameError
 from freshband.federated import Training
+from freshband.federated.comparison import load_comparison, read_comparison, settings_of
+from tests.simulation.refusing import refused
 
 
 @pytest.mark.parametrize(
@@ -117,7 +120,7 @@ def test_the_policy_is_put_together() -> None:
 def test_error_samples_are_half_of_what_a_client_trains_on() -> None:
     assert Training(local_steps=5, batch_size=32).n_error_samples == 80
     assert Training(local_steps=1, batch_size=1).n_error_samples == 1
-    assert Training(error_samples=7).n_error_samples == 7
+    assert Training(error_samples=7, contribution="paper").n_error_samples == 7
 
 
 def test_settings_survive_a_file() -> None:
@@ -132,3 +135,116 @@ def test_settings_survive_a_file() -> None:
     assert read.build_channels() == chosen.build_channels()
     with pytest.raises(Exception, match="frozen"):
         chosen.clients = 4  # type: ignore[misc]
+
+
+# --------------------------------------------------------------------- settings that have no effect
+
+UNUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"mixing": 0.1}, "mixing", "algorithm 'fedasync', not to 'async', got 0.1"),
+    ({"buffer_size": 3}, "buffer_size", "algorithm 'fedbuff', not to 'async', got 3"),
+    ({"buffer_size": 3, "algorithm": "fedasync"}, "buffer_size", "'fedbuff', not to 'fedasync'"),
+    ({"mixing": 0.1, "algorithm": "fedbuff"}, "mixing", "'fedasync', not to 'fedbuff', got 0.1"),
+    ({"staleness": "hinge"}, "staleness", "algorithm 'fedasync' or 'fedbuff', not to 'async'"),
+    ({"staleness_a": 1}, "staleness_a", "algorithm 'fedasync' or 'fedbuff', not to 'async'"),
+    ({"staleness_b": 1, "algorithm": "fedavg"}, "staleness_b", "or 'fedbuff', not to 'fedavg'"),
+    (
+        {"staleness_a": 1, "staleness": "constant", "algorithm": "fedasync"},
+        "staleness_a",
+        "staleness 'polynomial' or 'hinge', not to 'constant', got 1.0",
+    ),
+    (
+        {"staleness_b": 1, "algorithm": "fedbuff"},
+        "staleness_b",
+        "staleness 'hinge', not to 'polynomial', got 1.0",
+    ),
+    (
+        {"aggregation": "fixed", "algorithm": "fedbuff"},
+        "aggregation",
+        "algorithm 'async' or 'fedavg', not to 'fedbuff', got 'fixed'",
+    ),
+    (
+        {"server_lr": 2, "algorithm": "fedasync"},
+        "server_lr",
+        "algorithm 'async', 'fedavg' or 'fedbuff', not to 'fedasync', got 2.0",
+    ),
+    (
+        {"local_rounds": 3, "algorithm": "fedavg"},
+        "local_rounds",
+        "algorithm 'async', 'fedasync' or 'fedbuff', not to 'fedavg', got 3",
+    ),
+    (
+        {"weights": "size", "algorithm": "fedasync"},
+        "weights",
+        "algorithm 'async' or 'fedavg', not to 'fedasync', got 'size'",
+    ),
+    ({"weights": "contribution", "algorithm": "fedbuff"}, "weights", "not to 'fedbuff', got "),
+    (
+        {"weights": "size", "aggregation": "uniform"},
+        "weights",
+        "an aggregation that weighs updates, not to 'uniform', got 'size'",
+    ),
+    ({"loo": "literal"}, "loo", "contributions, which matching 'priority', weights or contribu"),
+    ({"cold_start": "max"}, "cold_start", "contributions, which matching 'priority', weights or"),
+    ({"error_samples": 9}, "error_samples", "contributions, which matching 'priority', weights"),
+]
+
+
+@pytest.mark.parametrize(("options", "name", "home"), UNUSED, ids=str)
+def test_a_setting_without_effect_names_where_it_belongs(
+    options: dict[str, Any], name: str, home: str
+) -> None:
+    with refused(ParameterError, f"{name} belongs to .*{home}"):
+        Training(**options)
+    stored = Training.as_stored(options)  # as files of earlier versions may hold it
+    assert list(stored.unused()) == [name]
+    assert getattr(stored, name) == options[name]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"algorithm": "fedasync", "mixing": 0.1, "staleness": "hinge", "staleness_b": 2},
+        {"algorithm": "fedasync", "weights": "size", "contribution": "paper"},
+        {"algorithm": "fedbuff", "buffer_size": 3, "server_lr": 2, "staleness": "constant"},
+        {"algorithm": "fedbuff", "weights": "contribution", "matching": "priority"},
+        {"algorithm": "fedavg", "aggregation": "fixed", "weights": "size", "server_lr": 2},
+        {"aggregation": "uniform", "weights": "size", "contribution": "fedce"},
+        {"loo": "literal", "cold_start": "max", "error_samples": 9, "matching": "priority"},
+        {"loo": "buffer", "weights": "contribution"},
+        {"loo": "buffer", "contribution": "fedce"},
+        {"cold_start": "zero", "scheduler": "cucb+priority"},
+        {"local_rounds": 3, "algorithm": "fedasync"},
+    ],
+    ids=str,
+)
+def test_a_setting_with_effect_is_taken(options: dict[str, Any]) -> None:
+    chosen = Training(**options)
+    assert chosen.unused() == {}
+    assert Training(**chosen.model_dump()) == chosen  # defaults that are written out are none's
+
+
+@pytest.mark.parametrize("algorithm", ["async", "fedasync", "fedbuff", "fedavg"])
+def test_defaults_may_be_written_out(algorithm: Any) -> None:
+    everything = {**Training().model_dump(), "algorithm": algorithm}
+    assert Training(**everything).algorithm == algorithm
+
+
+def test_what_is_stored_is_checked_otherwise() -> None:
+    with refused(ParameterError, r"mixing must be a number in \(0, 1\], got 3"):
+        Training.as_stored({"mixing": 3})
+    with refused(UnknownNameError, "Training has no parameter 'mixin'; did you mean 'mixing'"):
+        Training.as_stored({"mixin": 0.3})
+    with refused(ParameterError, "rounds must be a whole number >= 1, got True"):
+        Training.as_stored({"rounds": True})
+
+
+def test_settings_of_the_published_results_are_read() -> None:
+    files = sorted(Path("docs/reproduction").glob("training-*.nc"))
+    assert len(files) > 30
+    for path in files:
+        notes: list[str] = []
+        saved = read_comparison(load_comparison(path), path.parent, notes)
+        assert notes == []
+        assert saved["settings"].unused() == {}
+        for policy in saved["policies"]:
+            settings_of(saved["settings"], policy, saved["policy_options"].get(policy))

@@ -15,6 +15,7 @@ from freshband.cli.settings import (
     Format,
     Where,
     WhereOption,
+    check_options,
     given_options,
 )
 from freshband.cli.training import merge_layers, need_extra, read_file, read_like, read_sets
@@ -161,6 +162,8 @@ def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], d
 
     Returned with it is what the saved one says of the files imported when it was made.
     """
+    from freshband.federated.rules import unused_by_all
+
     layers = [] if params["config"] is None else [read_file(params["config"])]
     base: dict[str, Any] = {}
     options: dict[str, Any] = {}
@@ -182,6 +185,7 @@ def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], d
     names = names.split(",") if isinstance(names, str) else names
     names = [str(name).strip() for name in names] if isinstance(names, list) else []
     layer = read_sets(params["settings"] or [], names)
+    layer.policies = "policies" in given
     for name in _FIELDS:
         if name in given:
             layer.put("", name, params[name])
@@ -189,14 +193,15 @@ def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], d
         layer.put("dataset", "data_dir", str(params["data_dir"]))
     own = {name: layer.options.pop(name) for name in names if name in layer.options}
     kept = {name: values for name, values in options.items() if name in names}
-    wanted = {
-        **chosen,
-        "settings": merge_layers(base, [*layers, layer]),
-        "policy_options": {
-            name: {**kept.get(name, {}), **own.get(name, {})} for name in own | kept
-        },
-    }
-    return wanted, facts
+    together = {name: {**kept.get(name, {}), **own.get(name, {})} for name in own | kept}
+    check_options(own, names, together)
+    with made_with(params["like"], facts):
+        settings = merge_layers(
+            base,
+            [*layers, layer],
+            lambda draft: unused_by_all(draft, dict(zip(names, names, strict=True)), together),
+        )
+    return {**chosen, "settings": settings, "policy_options": together}, facts
 
 
 # ------------------------------------------------------------------------------------------ table

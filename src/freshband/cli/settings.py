@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -17,6 +17,7 @@ __all__ = [
     "Format",
     "Where",
     "WhereOption",
+    "check_options",
     "given_options",
     "read_number",
     "read_setting",
@@ -133,3 +134,35 @@ def read_settings(settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, di
             raise ParameterError(f"--set gives {setting.partition('=')[0].strip()!r} twice")
         target[key] = value
     return channels, policies
+
+
+def check_options(
+    given: Mapping[str, Mapping[str, Any]],
+    names: Sequence[str],
+    known: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Refuse an option of one policy that leaves another open, which has its name and more tokens.
+
+    Parameters
+    ----------
+    given : mapping of str to mapping
+        Options by policy, as ``--set`` gives them.
+    names : sequence of str
+        All policies.
+    known : mapping of str to mapping
+        Options by policy from everywhere.
+    """
+    from freshband.policy import parse_policy
+
+    for name, options in given.items():
+        for other in names:
+            if not other.startswith((f"{name}+", f"{name}@")):
+                continue
+            policy = parse_policy(other.partition("@")[0])
+            for key in options.keys() - known.get(other, {}).keys():
+                for part in (policy.scheduler, policy.matching):
+                    if key in getattr(type(part), "model_fields", {}):
+                        raise ParameterError(
+                            f"--set {name}.{key} is for {name} alone and leaves {other} at "
+                            f"{getattr(part, key)!r}: give {other}.{key} too"
+                        )

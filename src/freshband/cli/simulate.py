@@ -15,6 +15,7 @@ from freshband.cli.settings import (
     Format,
     Where,
     WhereOption,
+    check_options,
     given_options,
     read_number,
     read_settings,
@@ -152,6 +153,7 @@ def simulate(
     if out is not None:
         check_writable(out)
     channel_options, policy_options = read_settings(settings or [])
+    check_options(policy_options, [name.strip() for name in policies.split(",")], policy_options)
     request: dict[str, Any] = {
         "channels": channels,
         "channel_options": channel_options,
@@ -164,6 +166,8 @@ def simulate(
         "points": points,
     }
     given = given_options(context)
+    if plot is None and given & {"measure", "log"}:
+        raise ParameterError("--measure and --log say how curves are drawn: give --plot FILE too")
     kept: dict[str, Any] = {}
     if like is not None:
         request, kept = _repeat(like, request, given)

@@ -212,6 +212,8 @@ def _choose(params: dict[str, Any], given: set[str]) -> tuple[Training, dict[str
         from freshband.federated.result import load_training, read_settings
 
         saved, kept = read_like(params["like"], load_training, read_settings)
+        for why in saved.unused().values():
+            typer.echo(f"note: left out: {why}", err=True)
         base = saved.model_dump()
     return merge_layers(base, layers), kept
 

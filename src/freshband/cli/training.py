@@ -6,7 +6,7 @@ import importlib.util
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
@@ -41,15 +41,26 @@ TABLES = {
     "scheduler": "policy_options",
 }
 _SHARED = tuple(name for name in TABLES if TABLES[name] != "policy_options")
+_PARTNER: Final = {"matching": "scheduler", "scheduler": "matching"}  # they share policy_options
+
+
+# What decides which other settings are used.
+_DECIDING: Final = {
+    "aggregation", "algorithm", "contribution", "matching", "scheduler", "staleness", "weights",
+}  # fmt: skip
 
 
 class Layer:
-    """Settings from one source: plain ones, and options by the name they belong to."""
+    """Settings from one source: plain ones, and options by the name they belong to.
+
+    ``policies`` says whether it names policies to compare.
+    """
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.fields: dict[str, Any] = {}
         self.options: dict[str, dict[str, Any]] = {}
+        self.policies = False
 
     def put(self, table: str, key: str, value: Any) -> None:
         """Enter a setting, or with a table an option; each only once."""
@@ -121,24 +132,37 @@ def read_sets(settings: Sequence[str], policies: Sequence[str] = ()) -> Layer:
     return layer
 
 
-def merge_layers(base: Mapping[str, Any], layers: Sequence[Layer]) -> Training:
+def merge_layers(
+    base: Mapping[str, Any],
+    layers: Sequence[Layer],
+    unused: Callable[[Training], Mapping[str, str]] | None = None,
+) -> Training:
     """Return the settings: later layers win over earlier ones and over ``base``.
 
-    Options belong to a name: where a later layer names something else they are left behind.
+    Options belong to a name: where a later layer names something else they are left behind. So are
+    settings that what a later layer names does not use, and those of ``base`` that nothing uses.
+
+    Parameters
+    ----------
+    base : mapping
+        Settings of a saved result.
+    layers : sequence of Layer
+        What a file says, then the command line.
+    unused : callable, optional
+        What tells settings without effect, `Training.unused` by default. Where it is given those
+        that are left are not refused here.
     """
     from freshband.federated.settings import Training
 
     values = dict(base)
-    options: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
-    for table, field in TABLES.items():
-        if field in values and table != "matching":  # policy_options have one home here
-            options[table] = dict(values.pop(field))
+    options = _take_options(values)
     for layer in layers:
         for key, value in layer.fields.items():
             if key in TABLES and value != values.get(key):
                 options[key] = {}
             values[key] = value
         for table, own in layer.options.items():
+            _leave_to(table, own, layer, options)
             options[table] |= own
     for table, own in options.items():
         if own:
@@ -146,4 +170,39 @@ def merge_layers(base: Mapping[str, Any], layers: Sequence[Layer]) -> Training:
             if not isinstance(values.setdefault(field, {}), dict):
                 raise ParameterError(f"{field} must be a table, got {shown(values[field])}")
             values[field] = {**values[field], **own}
-    return Training(**values)
+    draft = Training.as_stored(values)
+    for name in draft.unused() if unused is None else unused(draft):
+        given = [at for at, layer in enumerate(layers) if name in layer.fields]
+        later = layers[given[-1] + 1 :] if given else layers
+        if not given or any(each.policies or _DECIDING & each.fields.keys() for each in later):
+            del values[name]
+    return Training(**values) if unused is None else Training.as_stored(values)
+
+
+def _take_options(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Take the options out of saved settings, by the name of what they belong to."""
+    from freshband.federated.settings import Training
+
+    options: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
+    if values.get("matching") is not None:  # else it comes and goes with the scheduler
+        rule = type(Training.as_stored(values).policy().matching)
+        fields = getattr(rule, "model_fields", {})
+        saved = values["policy_options"]
+        options["matching"] = {key: saved[key] for key in saved if key in fields}
+        values["policy_options"] = {key: saved[key] for key in saved if key not in fields}
+    for table, field in TABLES.items():
+        if field in values and table != "matching":
+            options[table] = dict(values.pop(field))
+    return options
+
+
+def _leave_to(
+    table: str, own: Mapping[str, Any], layer: Layer, options: dict[str, dict[str, Any]]
+) -> None:
+    """Have options of a scheduler or a matching replace those that went by the other's name."""
+    partner = _PARTNER.get(table)
+    if partner is None:
+        return
+    for key in own.keys() & layer.options.get(partner, {}).keys():
+        raise ParameterError(f"{layer.source} gives {key!r} twice, for {table} and for {partner}")
+    options[partner] = {key: value for key, value in options[partner].items() if key not in own}

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -16,14 +17,14 @@ from numpy.typing import NDArray
 from freshband import __version__
 from freshband.backends import Backend, open_backend
 from freshband.channels.base import same_air
-from freshband.errors import ParameterError, shown
-from freshband.federated.aggregation import AGGREGATIONS
+from freshband.errors import FreshbandError, ParameterError, shown
 from freshband.federated.clients import name_device, pick_device
 from freshband.federated.data import load_dataset
 from freshband.federated.engine import Federation, train_together
 from freshband.federated.own_things import check_settings
 from freshband.federated.records import RoundRecord
 from freshband.federated.result import LIBRARIES, collect_records, measure_training
+from freshband.federated.rules import settings_of, unused_by_all
 from freshband.federated.settings import Training
 from freshband.parameters import whole_number
 from freshband.plugins import imports_to_keep
@@ -43,7 +44,6 @@ __all__ = [
 ]
 
 _FORMAT: Final = "freshband comparison 1"
-_EAGER: Final = 4  # rounds an eager client works on a model: one starved must not walk too far
 _IN_STEP: Final = 256  # clients that train in one batch on a GPU, at most
 _DATA_BY_RUN: Final = frozenset({"synthetic"})  # data sets that every run draws anew
 
@@ -110,6 +110,8 @@ def compare(
     named = name_policies(policies, options, "compared")
     several = whole_number("runs", runs, at_least=1)
     first = check_settings(settings).run
+    for why in unused_by_all(settings, named, options).values():
+        raise ParameterError(why)
     asked = {
         name: [
             settings_of(settings, text, options.get(name), first + run) for run in range(several)
@@ -118,7 +120,7 @@ def compare(
     }
     began = time.perf_counter()
     if backend == "threads":
-        open_backend(backend, address=address)  # says what does not fit
+        open_backend(backend, address=address, gpus=gpus)  # says what does not fit
         records = _train_all(asked, progress)
     else:
         records = _train_on(open_backend(backend, address=address, gpus=gpus), asked, progress)
@@ -150,41 +152,6 @@ def compare(
         **imports_to_keep(),
         **({"same_air": 1} if _share_air(next(iter(asked.values()))) else {}),
     )
-
-
-def settings_of(
-    settings: Training,
-    policy: str | Policy,
-    options: Mapping[str, Any] | None = None,
-    run: int = 0,
-) -> Training:
-    """Return the settings with which one policy of a comparison trains in one run.
-
-    Examples
-    --------
-    >>> chosen = settings_of(Training(), "glr-cucb+age@fedbuff", {"delta": 0.01}, run=3)
-    >>> chosen.policy().name, chosen.algorithm, chosen.policy_options, chosen.run
-    ('glr-cucb+age', 'fedbuff', {'delta': 0.01}, 3)
-    """
-    text = policy.name if isinstance(policy, Policy) else policy
-    options = policy.options if isinstance(policy, Policy) else options
-    name, at, rule = text.strip().partition("@")
-    own: dict[str, Any] = {
-        "scheduler": name,
-        "matching": None,
-        "policy_options": dict(options or {}),
-        "run": run,
-    }
-    for part in rule.split("+") if at else ():
-        if part in AGGREGATIONS:
-            own |= {"algorithm": "async", "aggregation": part}
-        elif part == "average":
-            own["served"] = part
-        elif part == "eager":
-            own["local_rounds"] = _EAGER
-        else:
-            own["algorithm"] = part
-    return Training(**{**settings.model_dump(), **own})
 
 
 def _train_all(
@@ -311,7 +278,8 @@ def read_comparison(
 ) -> dict[str, Any]:
     """Return what a comparison was made with: `compare` with it gives the same again.
 
-    Recordings that are gone are looked for in ``folder``; ``notes`` gets a word on each found.
+    Recordings that are gone are looked for in ``folder``. Settings that no policy used, which
+    earlier versions let through, are left out. ``notes`` gets a word on each.
 
     Examples
     --------
@@ -324,7 +292,14 @@ def read_comparison(
             f"result must come from compare or load_comparison, got {shown(result)}"
         )
     config: dict[str, Any] = json.loads(result.attrs["config"])
-    return {**config, "settings": Training.as_stored(config["settings"], folder, notes)}
+    settings = Training.as_stored(config["settings"], folder, notes)
+    named, idle = name_policies(config["policies"], {}), {}
+    with suppress(FreshbandError):  # a policy of somebody's own may be unknown here
+        idle = unused_by_all(settings, named, config["policy_options"])
+    if notes is not None:
+        notes += [f"left out: {why}" for why in idle.values()]
+    kept = Training.as_stored(settings.model_dump(exclude=set(idle)))
+    return {**config, "settings": kept}
 
 
 # ---------------------------------------------------------------------------------------- summary

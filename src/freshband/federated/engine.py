@@ -425,7 +425,7 @@ class Federation:
         """
         if "settings" not in facts:
             raise FileError("cannot restore this run: it lacks 'settings'")
-        self = cls(Training(**facts["settings"]), **objects)
+        self = cls(Training.as_stored(facts["settings"]), **objects)
         try:
             self._take(tensors, facts)
         except (KeyError, TypeError, ValueError, FileError, SequenceError) as error:

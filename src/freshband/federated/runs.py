@@ -32,13 +32,7 @@ import xarray as xr
 from torch import nn
 
 from freshband.channels.base import ChannelModel
-from freshband.errors import (
-    FileError,
-    FreshbandError,
-    SequenceError,
-    UnknownNameError,
-    reason,
-)
+from freshband.errors import FileError, FreshbandError, SequenceError, reason
 from freshband.federated.checkpoint import (
     Checkpoint,
     has_checkpoint,
@@ -385,8 +379,6 @@ def _records_of(home: Path, terms: Terms, found: Checkpoint) -> list[RoundRecord
     facts = found.facts.get("federation", {})
     try:  # gives the settings an older version did not have their defaults
         settings = Training.as_stored(facts.get("settings", {}), home).model_dump(mode="json")
-    except UnknownNameError:
-        raise
     except (FreshbandError, TypeError) as error:
         raise FileError(f"cannot read the settings of {where}: {reason(error)}") from None
     if settings != terms.settings.model_dump(mode="json"):

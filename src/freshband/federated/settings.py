@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, final
+from typing import Annotated, Any, Final, Literal, final
 
 from pydantic import Field, field_validator, model_validator
 
@@ -22,10 +22,26 @@ __all__ = ["Training"]
 Count = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0)]
 
+# Settings that only some algorithms read.
+_READ_BY: Final[Mapping[str, tuple[str, ...]]] = {
+    "aggregation": ("async", "fedavg"),
+    "local_rounds": ("async", "fedasync", "fedbuff"),  # with fedavg no client waits
+    "server_lr": ("async", "fedavg", "fedbuff"),
+    "mixing": ("fedasync",),
+    "staleness": ("fedasync", "fedbuff"),
+    "staleness_a": ("fedasync", "fedbuff"),
+    "staleness_b": ("fedasync", "fedbuff"),
+    "buffer_size": ("fedbuff",),
+}
+_OF_CONTRIBUTIONS: Final = ("loo", "cold_start", "error_samples")
+
 
 @final
 class Training(Parameters):
     """Everything that decides how a run goes; the same values give the same run.
+
+    A setting that has no effect beside the others, such as ``mixing`` without ``fedasync``, must
+    keep its default: see `unused`. Settings from a file are read with `as_stored`.
 
     Parameters
     ----------
@@ -58,35 +74,40 @@ class Training(Parameters):
     local_rounds : int >= 1, default 1
         Rounds a client works on a model it received. With 1, as in the paper, whose update was lost
         only sends it again; with more it goes on training meanwhile, E steps a round, and sends
-        all it has come to, until it has worked so many rounds.
+        all it has come to, until it has worked so many rounds. Not with ``fedavg``, where nobody
+        sends again.
     batch_size : int >= 1, default 32
         Samples of a step.
     client_lr : float > 0, default 0.05
         The clients' step η.
     server_lr : float > 0, default 1
-        The server's step.
+        The server's step; ``fedasync`` has ``mixing`` instead.
     algorithm : {"async", "fedasync", "fedbuff", "fedavg"}, default "async"
         The paper's round, or one of the baselines in `freshband.federated.algorithms`.
     aggregation : {"renorm", "fixed", "mean_one", "uniform", "literal"}, default "renorm"
-        How weights become steps of ``async``; see `freshband.federated.aggregation`.
+        How weights become steps of ``async`` and ``fedavg``; see
+        `freshband.federated.aggregation`.
     served : {"last", "average"}, default "last"
         The model that is examined and handed out: the newest, or the average of recent ones, see
         `freshband.federated.algorithms.Averaged`. Clients train on the newest either way.
     weights : {"equal", "size", "contribution"}, default "equal"
-        ζ: the same for all, by samples held, or by contribution (43).
+        ζ: the same for all, by samples held, or by contribution (43). Updates are weighed by
+        ``async`` and ``fedavg``, unless the aggregation is ``uniform``; contributions always are.
     mixing : float in (0, 1], default 0.6
         How far ``fedasync`` moves towards a fresh client's model.
     staleness : {"constant", "polynomial", "hinge"}, default "polynomial"
         How ``fedasync`` and ``fedbuff`` discount stale updates.
     staleness_a, staleness_b : float, default 0.5 and 4
-        Parameters of that discount.
+        Parameters of that discount: the first of ``polynomial`` and ``hinge``, the second of
+        ``hinge``.
     buffer_size : int >= 1, default 10
         Updates ``fedbuff`` gathers before it steps.
     contribution : {"paper", "fedce"}, optional
         How contributions are computed; by default as in the paper where the matching or the
         weights need them, else not at all.
     loo : {"global_minus", "buffer", "literal"}, default "global_minus"
-        How one client is left out; see `freshband.federated.contribution.leave_one_out`.
+        How one client is left out where contributions are computed; see
+        `freshband.federated.contribution.leave_one_out`.
     cold_start : {"mean", "max", "zero"}, default "mean"
         The contribution of a client never heard.
     error_samples : int >= 1, optional
@@ -192,7 +213,7 @@ class Training(Parameters):
         folder: Path | None = None,
         notes: list[str] | None = None,
     ) -> Training:
-        """Return settings that were saved.
+        """Return settings that were saved, also those that have no effect: they had none then.
 
         Parameters
         ----------
@@ -209,7 +230,40 @@ class Training(Parameters):
                 read[name], found = find_again(read[name], folder)
                 if notes is not None:
                     notes += found
-        return cls(**read)
+        self = cls.__new__(cls)
+        self._fill(read)
+        return self
+
+    def unused(self) -> dict[str, str]:
+        """Return settings that differ from their defaults to no effect, with where each belongs.
+
+        Examples
+        --------
+        >>> Training.as_stored({"mixing": 0.1}).unused()
+        {'mixing': "mixing belongs to algorithm 'fedasync', not to 'async', got 0.1"}
+        """
+        homes = {
+            name: f"algorithm {_either(readers)}, not to {self.algorithm!r}"
+            for name, readers in _READ_BY.items()
+            if self.algorithm not in readers
+        }
+        if self.staleness == "constant":
+            homes.setdefault("staleness_a", "staleness 'polynomial' or 'hinge', not to 'constant'")
+        if self.staleness != "hinge":
+            homes.setdefault("staleness_b", f"staleness 'hinge', not to {self.staleness!r}")
+        if self.contribution is None and not self.policy().needs_contributions:
+            if self.algorithm not in _READ_BY["aggregation"]:
+                homes["weights"] = homes["aggregation"]
+            elif self.aggregation == "uniform":
+                homes["weights"] = "an aggregation that weighs updates, not to 'uniform'"
+        if self.contribution_rule is None:
+            asked = "contributions, which matching 'priority', weights or contribution ask for"
+            homes |= dict.fromkeys(_OF_CONTRIBUTIONS, asked)
+        return {
+            name: f"{name} belongs to {home}, got {shown(getattr(self, name))}"
+            for name, home in homes.items()
+            if getattr(self, name) != type(self).model_fields[name].default
+        }
 
     def policy(self) -> Policy:
         """Return the policy: scheduler, tokens and matching put together."""
@@ -236,3 +290,8 @@ class Training(Parameters):
     def n_error_samples(self) -> int:
         """Validation samples an error is measured on, at most."""
         return self.error_samples or max(1, self.local_steps * self.batch_size // 2)
+
+
+def _either(names: tuple[str, ...]) -> str:
+    *others, last = (repr(name) for name in names)
+    return f"{', '.join(others)} or {last}" if others else last

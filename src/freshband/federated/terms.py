@@ -109,7 +109,7 @@ def read_terms(home: Path) -> Terms:
             imported=[str(name) for name in body.get("imported", [])],
             notes=notes,
         )
-    except UnknownNameError as error:  # of a file that is not imported, or of another version
+    except UnknownNameError as error:  # of a file that is not imported
         raise FileError(f"cannot go on with {home}: {reason(error)}") from None
     except KeyError as error:
         raise FileError(f"{path} is damaged: it lacks {error}") from None

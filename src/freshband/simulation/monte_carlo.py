@@ -178,10 +178,11 @@ class Plan:
                 raise ParameterError(
                     f"policy {policy.name!r} needs contributions, which only training can give"
                 )
-            if not self.model.has_means and _selection(policy) == "mean":
+            shown_to = _selection(policy)
+            if not self.model.has_means and (shown_to == "mean" or (shown_to and policy.aware)):
                 raise ParameterError(
                     f"policy {policy.name!r} needs channel means, which these channels do not "
-                    "have; use oracle:fixed or oracle:csi"
+                    "have; use oracle:fixed or oracle:csi, without +aa"
                 )
             rng = np.random.default_rng(0)
             policy.start(self.clients, self.model.n_channels, rng, self.rounds)
