@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RoundRecord"]
+__all__ = ["RoundRecord", "stack_records", "unstack_records"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -110,3 +111,31 @@ class RoundRecord:
         return json.dumps(
             {field.name: plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
         )
+
+
+def stack_records(records: Sequence[RoundRecord]) -> dict[str, NDArray[Any]]:
+    """Return every field over all rounds, first axis round; nothing where there are none."""
+    names = [field.name for field in dataclasses.fields(RoundRecord)] if records else []
+    return {name: np.stack([getattr(record, name) for record in records]) for name in names}
+
+
+def unstack_records(fields: Mapping[str, NDArray[Any]], rounds: int) -> list[RoundRecord]:
+    """Return the records that `stack_records` took apart, every bit and type as it was.
+
+    Raises
+    ------
+    KeyError, ValueError
+        If a field is missing, or there are not so many rounds.
+    """
+    names = [field.name for field in dataclasses.fields(RoundRecord)] if rounds else []
+    if any(len(fields[name]) != rounds for name in names):
+        raise ValueError(f"they must be of {rounds} rounds")
+    return [
+        RoundRecord(
+            **{
+                name: fields[name][at].item() if fields[name].ndim == 1 else fields[name][at].copy()
+                for name in names
+            }
+        )
+        for at in range(rounds)
+    ]

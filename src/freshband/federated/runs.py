@@ -18,14 +18,12 @@ interrupted, on a CPU.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import torch
 import xarray as xr
 from torch import nn
@@ -37,12 +35,13 @@ from freshband.federated.checkpoint import (
     has_checkpoint,
     load_checkpoint,
     save_checkpoint,
+    tensors_of,
 )
 from freshband.federated.clients import name_device
 from freshband.federated.data import Dataset
 from freshband.federated.engine import Federation
 from freshband.federated.partition import Partition
-from freshband.federated.records import RoundRecord
+from freshband.federated.records import RoundRecord, stack_records, unstack_records
 from freshband.federated.result import collect_records, save_training
 from freshband.federated.settings import Training
 from freshband.federated.terms import (
@@ -189,7 +188,8 @@ class Run:
             return
         state, facts = self.federation.checkpoint()
         tensors = {_STATE + name: tensor for name, tensor in state.items()}
-        tensors |= {_RECORDS + name: tensor for name, tensor in _stack(self.records).items()}
+        stacked = stack_records(self.records)
+        tensors |= {_RECORDS + name: torch.from_numpy(values) for name, values in stacked.items()}
         try:
             save_checkpoint(
                 _checkpoints(self.out),
@@ -338,46 +338,11 @@ def _restore(
     if {**new, **facts.get("settings", {})} != terms.settings.model_dump(mode="json"):
         raise FileError(f"{where} is a checkpoint of other settings than {terms_path(home)} has")
     try:
-        records = _unstack(_of(found.tensors, _RECORDS), found.round)
+        stacked = tensors_of(found.tensors, _RECORDS)
+        records = unstack_records({n: values.numpy() for n, values in stacked.items()}, found.round)
     except (KeyError, TypeError, ValueError) as error:
         raise FileError(f"cannot read the records of {where}: {reason(error)}") from None
-    return Federation.restore(_of(found.tensors, _STATE), facts, **own), records
-
-
-def _of(tensors: Mapping[str, torch.Tensor], owner: str) -> dict[str, torch.Tensor]:
-    return {
-        name.removeprefix(owner): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(owner)
-    }
-
-
-def _stack(records: Sequence[RoundRecord]) -> dict[str, torch.Tensor]:
-    """Return every field over all rounds, first axis round."""
-    if not records:
-        return {}
-    return {
-        field.name: torch.from_numpy(np.stack([getattr(one, field.name) for one in records]))
-        for field in dataclasses.fields(RoundRecord)
-    }
-
-
-def _unstack(tensors: Mapping[str, torch.Tensor], rounds: int) -> list[RoundRecord]:
-    """Return the records that `_stack` took apart, every bit and type as it was."""
-    if rounds == 0:
-        return []
-    fields = {field.name: tensors[field.name].numpy() for field in dataclasses.fields(RoundRecord)}
-    if any(len(values) != rounds for values in fields.values()):
-        raise ValueError(f"they must be of {rounds} rounds")
-    return [
-        RoundRecord(
-            **{
-                name: values[at].item() if values.ndim == 1 else values[at].copy()
-                for name, values in fields.items()
-            }
-        )
-        for at in range(rounds)
-    ]
+    return Federation.restore(tensors_of(found.tensors, _STATE), facts, **own), records
 
 
 def _given(**objects: Any) -> dict[str, Any]:
