@@ -37,17 +37,16 @@ for run in range(RUNS):
         for record in federation:
             if record.round % 5:
                 continue
-            state = federation.state
-            weights, errors = state.arrays["weights"], state.arrays["errors"]
-            heard = state.arrays["heard"]
-            apart = distances_to_rest(state.gradients, weights, "global_minus")
-            misprinted = distances_to_rest(state.gradients, weights, "literal")
+            weights, valued = federation.state.weights, federation.server.valuation
+            errors = valued.errors
+            apart = distances_to_rest(valued.gradients, weights, "global_minus")
+            misprinted = distances_to_rest(valued.gradients, weights, "literal")
             cheap = {
                 "paper, corrected": apart * errors,
                 "paper, as printed": misprinted * errors,
                 "cosine alone": apart,
                 "error alone": errors,
-                "FedCE, this round": fedce_contributions(apart, errors, heard),
+                "FedCE, this round": fedce_contributions(apart, errors, valued.heard),
             }
             exact = shapley_contributions(federation)
             for name, values in cheap.items():

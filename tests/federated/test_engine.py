@@ -178,11 +178,11 @@ def test_only_who_got_through_trains_and_others_keep_their_update(kind: str) -> 
         trains = np.ones(settings.clients, bool)  # S_0 is everybody
         waited = 0
         for _ in range(settings.rounds):
-            before = run.state.updates.clone()
+            before = run.pending.updates.clone()
             record = run.step()
             assert record.trained == trains.sum()
             for client, updated in enumerate(trains):
-                same = torch.equal(run.state.updates[client], before[client])
+                same = torch.equal(run.pending.updates[client], before[client])
                 assert same is not bool(updated)
             trains = record.delivered if settings.algorithm != "fedavg" else trains
             waited += int((~trains).sum())
@@ -260,7 +260,10 @@ def test_contributions_by_hand() -> None:
         assert first.priorities.tolist() == [0.5, 0.5]
         # from (1, -1), the mean of (4, 0) and (0, -2) taken away
         assert run.state.model.tolist() == pytest.approx([-1, 0], abs=1e-14)
-        assert run.state.models.tolist() == [pytest.approx([-3, -1]), pytest.approx([1, 1])]
+        assert run.server.valuation.models.tolist() == [
+            pytest.approx([-3, -1]),
+            pytest.approx([1, 1]),
+        ]
         second = run.step()
         # without 0: ((-1, 0) - (-3, -1) / 4) 4/3 = (-1/3, 1/3), says the opposite
         # without 1: ((-1, 0) - (1, 1) 3/4) 4 = (-7, -3), so does this
@@ -282,9 +285,9 @@ def test_an_error_travels_with_the_update() -> None:
     with Federation(settings) as run:
         carried, known = np.ones(4), np.ones(4)
         for _ in range(settings.rounds):
-            receivers = run.state.arrays["receivers"].copy()
+            receivers = run.state.receivers.copy()
             record = run.step()
-            now = run.state.arrays["carried"]
+            now = run.pending.errors
             assert np.array_equal(now[~receivers], carried[~receivers])
             known = np.where(record.delivered, now, known)
             assert record.errors.tolist() == known.tolist()
@@ -315,12 +318,9 @@ def test_who_is_not_heard_goes_on_from_where_it_is_so_many_rounds(path: Any) -> 
         start, trained, held = run.state.model.clone(), [], []
         for record in run:
             trained.append(record.trained)
-            held.append(run.state.updates.clone())
+            held.append(run.pending.updates.clone())
             assert record.bytes_down == (0 if record.round > 1 else record.bytes_up)
-        batches = [
-            np.concatenate([run._job(m, start, start).batches for run.state.round in range(3)])
-            for m in range(4)
-        ]
+        batches = [np.concatenate([run._draw(t, m) for t in (1, 2, 3)]) for m in range(4)]
         longest = torch.empty_like(held[-1])
         run.clients.train(
             [Job(start, batch, row) for batch, row in zip(batches, longest, strict=True)], 0.3

@@ -38,12 +38,12 @@ def test_a_refused_update_counts_as_not_delivered(how: str, kind: str) -> None:
     with Federation(settings, alter_update=alter) as run:
         again = False
         for t in range(1, settings.rounds + 1):
-            before = run.state.updates[bad].clone()
+            before = run.pending.updates[bad].clone()
             model = run.state.model.clone()
             record = run.step()
             if not record.refused[bad]:  # else the row may hold what was refused
                 trained = t == 1 or again or settings.algorithm == "fedavg"
-                assert torch.equal(run.state.updates[bad], before) is not trained
+                assert torch.equal(run.pending.updates[bad], before) is not trained
             assert not record.delivered[bad]
             assert not record.refused[[0, 2, 3]].any()
             assert record.ages[bad] == t + 1
@@ -144,15 +144,17 @@ def test_clipping_limits_the_change_an_update_asks_for() -> None:
     with Federation(settings) as run, Federation(tiny(rounds=20)) as free:
         first, longer = run.step(), free.step()
         for client in np.flatnonzero(first.delivered):
-            asked = settings.client_lr * free.state.updates[client].norm()
-            got = settings.client_lr * run.state.updates[client].norm()
+            asked = settings.client_lr * free.pending.updates[client].norm()
+            got = settings.client_lr * run.pending.updates[client].norm()
             assert float(got) == pytest.approx(min(float(asked), 0.25), rel=1e-12)
-            along = run.state.updates[client] / got - free.state.updates[client] / asked
+            along = run.pending.updates[client] / got - free.pending.updates[client] / asked
             assert along.abs().max() < 1e-12
         assert np.array_equal(first.delivered, longer.delivered)
+        valued = run.server.valuation
+        assert valued is not None
         for record in run:
             for client in np.flatnonzero(record.delivered):
-                length = settings.client_lr * float(run.state.gradients[client].norm())
+                length = settings.client_lr * float(valued.gradients[client].norm())
                 assert length <= 0.25 * (1 + 1e-12)
                 shortened += length > 0.25 * (1 - 1e-12)
     assert shortened > 5
@@ -161,17 +163,18 @@ def test_clipping_limits_the_change_an_update_asks_for() -> None:
 def test_a_clipped_update_and_its_model_belong_together() -> None:
     settings = tiny(clip_norm=0.1, algorithm="fedasync", contribution="paper", rounds=8)
     with Federation(settings) as run:
-        downloads = [run.state.model.clone()] * 4
+        valued, downloads = run.server.valuation, [run.state.model.clone()] * 4
+        assert valued is not None
         for _ in range(settings.rounds):
-            for client in np.flatnonzero(run.state.arrays["receivers"]):
+            for client in np.flatnonzero(run.state.receivers):
                 downloads[client] = run.state.model.clone()
             record = run.step()
             for client in range(4):
-                expected = downloads[client] - settings.client_lr * run.state.updates[client]
-                assert (run.state.trained[client] - expected).abs().max() < 1e-13
+                expected = downloads[client] - settings.client_lr * run.pending.updates[client]
+                assert (run.pending.trained[client] - expected).abs().max() < 1e-13
                 if record.delivered[client]:
-                    assert torch.equal(run.state.models[client], run.state.trained[client])
-                    assert torch.equal(run.state.gradients[client], run.state.updates[client])
+                    assert torch.equal(valued.models[client], run.pending.trained[client])
+                    assert torch.equal(valued.gradients[client], run.pending.updates[client])
 
 
 def test_a_wide_limit_clips_nothing() -> None:

@@ -79,6 +79,26 @@ def test_a_restored_run_needs_its_own_objects() -> None:
         Federation.restore(tensors, facts, **{**objects, "model": "mlp"})
 
 
+@pytest.mark.parametrize("more", [{}, {"local_rounds": 3}, KINDS["priority"]], ids=str)
+def test_a_round_that_broke_off_can_be_played_again(more: dict[str, Any]) -> None:
+    settings = tiny(**more)
+    expected, model = play(settings)
+    with Federation(settings) as run:
+        records = [run.step() for _ in range(4)]
+        train = run.clients.train
+
+        def interrupted(*arguments: Any) -> None:
+            train(*arguments)
+            raise KeyboardInterrupt
+
+        run.clients.train = interrupted  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            run.step()
+        run.clients.train = train  # type: ignore[method-assign]
+        assert_identical([*records, *run], expected)
+        assert torch.equal(run.state.model, model)
+
+
 def _coordinator(*arguments: Any) -> torch.Tensor:
     data = Coordinator(*arguments).to_bytes()
     return torch.from_numpy(np.frombuffer(data, np.uint8).copy())

@@ -199,13 +199,35 @@ def test_numbers_that_are_not_finite_are_refused_in_every_type():
         assert play(app=counting_client(spoil), uplink=uplink).step().refused.all(), name
 
 
+def test_numbers_too_large_to_add_up_are_refused():
+    """Each is finite, the length of the update is not: one client would end the training."""
+
+    def spoil(message, context, call_next):
+        reply = call_next(message, context)
+        if "arrays" in reply.content and context.node_config["partition-id"] == 1:
+            reply.content["arrays"]["w"] = Array(np.full(600, 1e30, np.float32))
+        return reply
+
+    uplink = DeadlineUplink(n_channels=5, deadline=60.0)
+    rounds = play(ONLY, going_client(0.5, mods=[spoil]), aggregation=None, uplink=uplink)
+    assert rounds.step().refused.tolist() == [False, True, False]
+    assert np.abs(rounds.model["w"]).max() < 2.0
+
+
+def test_freshbands_own_rules_take_one_floating_type():
+    with pytest.raises(ParameterError, match="one floating-point type"):
+        play(aggregation=None)
+    with pytest.raises(ParameterError, match="one floating-point type"):
+        play(config={**SMALL, "matching": "priority"})
+
+
 HALF = {"w": np.linspace(-1, 1, 600).astype(np.float16), "b": np.array(0.5, np.float16)}
 ONLY = {name: array.astype(np.float32) for name, array in HALF.items()}
 
 
-def going_client(step, measure_error=None) -> ClientApp:
+def going_client(step, measure_error=None, mods=()) -> ClientApp:
     """Return a client that goes ``step`` in a direction of its own."""
-    app = ClientApp(mods=[channel_mod(measure_error=measure_error)])
+    app = ClientApp(mods=[*mods, channel_mod(measure_error=measure_error)])
 
     @app.train()
     def train(message, context):

@@ -144,7 +144,9 @@ def test_resumed_contributions_are_those_of_the_run_never_killed(more, tmp_path)
         if record.round == 5:
             break
     again, _ = play(config, checkpoint=tmp_path)
-    before, after = rounds.valuation.memory(), again.valuation.memory()
+    before, after = rounds.valuation.to_tensors(), again.valuation.to_tensors()
+    before = {name.removeprefix("arrays."): tensor.numpy() for name, tensor in before.items()}
+    after = {name.removeprefix("arrays."): tensor.numpy() for name, tensor in after.items()}
     assert before.keys() == after.keys() >= {"gradients", "errors", "heard", "contributions"}
     for name in before:
         np.testing.assert_array_equal(before[name], after[name], err_msg=name)

@@ -17,9 +17,9 @@ Each can keep an average of its recent models, to be handed out in place of the 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -40,6 +40,7 @@ __all__ = [
     "served_model",
 ]
 
+Rows: TypeAlias = torch.Tensor | Mapping[int, torch.Tensor]
 _AVERAGE: Final = "average"  # where `Averaged` remembers it
 
 
@@ -51,21 +52,24 @@ class Arrivals:
     ----------
     delivered : bool array, shape (M,)
         `S_t`.
-    updates : tensor, shape (M, P)
-        `G_i`; rows of clients not in `S_t` must not be read.
-    models : tensor, shape (M, P)
-        The client's model after local training, `w^E`; empty unless the algorithm needs it.
+    updates : rows of P numbers, by client
+        `G_i`; those of clients not in `S_t` must not be read.
+    models : rows of P numbers, by client
+        The client's model after local training, `w^E`; none unless the algorithm needs it.
     staleness : int64 array, shape (M,)
         Model versions missed.
     weights : float64 array, shape (M,)
         `ζ`, summing to 1.
+    round : int
+        Counted from 1.
     """
 
     delivered: NDArray[np.bool_]
-    updates: torch.Tensor
-    models: torch.Tensor
+    updates: Rows
+    models: Rows
     staleness: NDArray[np.int64]
     weights: NDArray[np.float64]
+    round: int = 0
 
 
 class Algorithm(Protocol):
@@ -146,7 +150,7 @@ class FedAsync:
         """Mix the models in one by one."""
         shares = self.settings.mixing * _discount(self.settings, arrivals.staleness)
         shares = np.where(arrivals.delivered, shares, 0.0)
-        for client in np.flatnonzero(arrivals.delivered):
+        for client in np.flatnonzero(arrivals.delivered).tolist():
             model.lerp_(arrivals.models[client], float(shares[client]))
         return shares, 1
 
@@ -178,7 +182,7 @@ class FedBuff:
         shares = _discount(chosen, arrivals.staleness)
         step = chosen.server_lr * chosen.client_lr / chosen.buffer_size
         buffer, buffered = memory["buffer"], int(memory["buffered"])
-        for client in np.flatnonzero(arrivals.delivered):
+        for client in np.flatnonzero(arrivals.delivered).tolist():
             buffer.add_(arrivals.updates[client], alpha=float(shares[client]))
             buffered += 1
             if buffered == chosen.buffer_size:
@@ -269,5 +273,7 @@ def _discount(settings: Training, staleness: NDArray[np.int64]) -> NDArray[np.fl
 
 
 def _descend(model: torch.Tensor, arrivals: Arrivals, steps: NDArray[np.float64]) -> None:
-    for client in np.flatnonzero(arrivals.delivered):  # other rows may hold anything, NaN too
+    for client in np.flatnonzero(
+        arrivals.delivered
+    ).tolist():  # other rows may hold anything, NaN too
         model.sub_(arrivals.updates[client], alpha=float(steps[client]))

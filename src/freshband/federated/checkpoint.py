@@ -37,7 +37,7 @@ from freshband.errors import FileError, ParameterError, reason
 from freshband.files import sweep, write_whole
 from freshband.parameters import file_path, whole_number
 
-__all__ = ["Checkpoint", "has_checkpoint", "load_checkpoint", "save_checkpoint"]
+__all__ = ["Checkpoint", "has_checkpoint", "load_checkpoint", "save_checkpoint", "tensors_of"]
 
 _FORMAT: Final = "freshband checkpoint 1"
 _FACTS: Final = re.compile(r"round-(\d{8,})\.json")
@@ -160,6 +160,18 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
 def has_checkpoint(folder: str | os.PathLike[str]) -> bool:
     """Whether there is a checkpoint, be it damaged."""
     return any(path.suffix == ".json" for _, path in _candidates(file_path("folder", folder)))
+
+
+def tensors_of(tensors: Mapping[str, torch.Tensor], owner: str) -> dict[str, torch.Tensor]:
+    """Return the tensors whose names begin with that of an owner, without it.
+
+    Examples
+    --------
+    >>> tensors_of({"model.w": torch.ones(1), "round": torch.ones(1)}, "model.")
+    {'w': tensor([1.])}
+    """
+    size = len(owner)
+    return {name[size:]: tensor for name, tensor in tensors.items() if name.startswith(owner)}
 
 
 def _pack(tensors: Mapping[str, torch.Tensor]) -> bytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import combinations
-from typing import Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from freshband.errors import ParameterError
 
 __all__ = [
+    "ALONE",
     "LEAVE_ONE_OUT",
     "ColdStart",
     "LeaveOneOut",
@@ -28,11 +29,18 @@ __all__ = [
     "leave_one_out",
     "paper_contributions",
     "shapley_values",
+    "without_one",
 ]
 
 LeaveOneOut = Literal["global_minus", "buffer", "literal"]
 LEAVE_ONE_OUT: tuple[str, ...] = get_args(LeaveOneOut)
 ColdStart = Literal["mean", "max", "zero"]
+ALONE: Final = 1.0 - 1e-12  # a client with all the weight leaves nothing to compare with
+
+
+def without_one(whole: Any, own: NDArray[Any], zeta: Any) -> NDArray[Any]:
+    """Return `(x - ζ_m x_m) / (1 - ζ_m)`, equations (41) and (42), for `ζ_m` below `ALONE`."""
+    return np.asarray((whole - zeta * own) / (1 - zeta))
 
 
 def leave_one_out(
@@ -80,18 +88,13 @@ def leave_one_out(
             "whole, parts and weights must have the shapes (P,), (M, P) and (M,), got "
             f"{whole.shape}, {parts.shape} and {zeta.shape}"
         )
-    own = zeta[:, None] * parts
-    if form == "global_minus":
-        rest = whole[None] - own
-    elif form == "buffer":
-        rest = own.sum(axis=0)[None] - own
-    elif form == "literal":
-        rest = 1.0 - own
-    else:
+    if form not in LEAVE_ONE_OUT:
         raise ParameterError(f"loo must be one of {', '.join(LEAVE_ONE_OUT)}, got {form!r}")
-    alone = zeta >= 1.0 - 1e-12
-    left = np.where(alone, 1.0, 1.0 - zeta)[:, None]
-    return np.where(alone[:, None], whole[None], rest / left)
+    share = zeta[:, None]
+    total = {"global_minus": whole[None], "buffer": (share * parts).sum(axis=0)[None]}
+    alone = share >= ALONE
+    rest = without_one(total.get(form, 1.0), parts, np.where(alone, 0.0, share))
+    return np.where(alone, whole[None], rest)
 
 
 def cosine_distance(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:

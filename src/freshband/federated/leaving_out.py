@@ -10,11 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from freshband.federated.contribution import LeaveOneOut
+from freshband.federated.contribution import ALONE, LeaveOneOut
 
 __all__ = ["distances_to_rest", "models_without"]
-
-_ALONE = 1.0 - 1e-12  # a client with all the weight leaves nothing to compare with
 
 
 def distances_to_rest(
@@ -40,7 +38,7 @@ def distances_to_rest(
     else:
         whole = zeta @ gradients
         dots, total = gradients @ whole, whole @ whole
-        alone = zeta >= _ALONE
+        alone = zeta >= ALONE
         products = torch.where(alone, dots, dots - zeta * squares)
         rests = torch.where(alone, total, total - 2 * zeta * dots + zeta**2 * squares)
         # Where hardly anything is left the difference would be rounding alone: add the others up.
@@ -53,7 +51,7 @@ def distances_to_rest(
     lengths = np.sqrt(np.maximum(found[1] * found[2], 0.0))
     cosine = np.where(lengths > 0, found[0] / np.where(lengths > 0, lengths, 1.0), 0.0)
     if form != "literal":
-        cosine[weights >= _ALONE] = 1.0  # the rest is the whole; rounding must not make it a share
+        cosine[weights >= ALONE] = 1.0  # the rest is the whole; rounding must not make it a share
     return np.asarray(1.0 - np.clip(cosine, -1.0, 1.0))
 
 
@@ -83,7 +81,7 @@ def models_without(
     form : {"global_minus", "buffer", "literal"}
         ``buffer`` is the server's to compute, from the models of all others.
     """
-    taken = (heard & (weights < _ALONE))[who]
+    taken = (heard & (weights < ALONE))[who]
     part = np.where(taken, weights[who], 0.0)
     zeta = torch.as_tensor(part, dtype=model.dtype, device=model.device)[:, None]
     own = models[torch.as_tensor(who, device=models.device)]
@@ -96,6 +94,7 @@ def models_without(
         whole = (shares @ models + missing * model).expand_as(own)
     else:
         whole = torch.ones_like(own)
+    # `without_one`, with product and difference in one step
     rest = torch.addcmul(whole, zeta, own, value=-1.0).div_(1.0 - zeta)
     untouched = torch.as_tensor(~taken, device=model.device)[:, None]
     return torch.where(untouched, model, rest)

@@ -114,27 +114,27 @@ class RoundRecord:
 
 
 def stack_records(records: Sequence[RoundRecord]) -> dict[str, NDArray[Any]]:
-    """Return every field over all rounds, first axis round; nothing for no rounds."""
-    if not records:
-        return {}
-    return {
-        field.name: np.stack([getattr(one, field.name) for one in records])
-        for field in dataclasses.fields(RoundRecord)
-    }
+    """Return every field over all rounds, first axis round; nothing where there are none."""
+    names = [field.name for field in dataclasses.fields(RoundRecord)] if records else []
+    return {name: np.stack([getattr(record, name) for record in records]) for name in names}
 
 
-def unstack_records(arrays: Mapping[str, NDArray[Any]], rounds: int) -> list[RoundRecord]:
-    """Return the records that `stack_records` took apart, every bit and type as it was."""
-    if rounds == 0:
-        return []
-    fields = {field.name: arrays[field.name] for field in dataclasses.fields(RoundRecord)}
-    if any(len(values) != rounds for values in fields.values()):
+def unstack_records(fields: Mapping[str, NDArray[Any]], rounds: int) -> list[RoundRecord]:
+    """Return the records that `stack_records` took apart, every bit and type as it was.
+
+    Raises
+    ------
+    KeyError, ValueError
+        If a field is missing, or there are not so many rounds.
+    """
+    names = [field.name for field in dataclasses.fields(RoundRecord)] if rounds else []
+    if any(len(fields[name]) != rounds for name in names):
         raise ValueError(f"they must be of {rounds} rounds")
     return [
         RoundRecord(
             **{
-                name: values[at].item() if values.ndim == 1 else values[at].copy()
-                for name, values in fields.items()
+                name: fields[name][at].item() if fields[name].ndim == 1 else fields[name][at].copy()
+                for name in names
             }
         )
         for at in range(rounds)

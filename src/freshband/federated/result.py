@@ -14,7 +14,6 @@ Examples
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Sequence
@@ -28,7 +27,7 @@ from freshband import __version__
 from freshband.aoi import jain_index
 from freshband.errors import ParameterError, shown
 from freshband.federated.clients import name_device, pick_device
-from freshband.federated.records import RoundRecord
+from freshband.federated.records import RoundRecord, stack_records
 from freshband.federated.settings import Training
 from freshband.plugins import imports_to_keep
 from freshband.sealed import load_sealed, save_sealed, versions_of
@@ -83,10 +82,9 @@ def collect_records(
     if not records:
         raise ParameterError("records must hold at least one round, got none")
     data: dict[str, Any] = {}
-    for field in dataclasses.fields(RoundRecord):
-        values = np.array([getattr(record, field.name) for record in records])
-        over = "channel" if field.name in _BY_CHANNEL else "client"
-        data[field.name] = (("round",) if values.ndim == 1 else ("round", over), values)
+    for name, values in stack_records(records).items():
+        over = "channel" if name in _BY_CHANNEL else "client"
+        data[name] = (("round",) if values.ndim == 1 else ("round", over), values)
     rounds = data.pop("round")[1]
     data["cumulative_variance"] = (("round",), np.cumsum(data["variance"][1]))
     data["participation"] = (("client",), data["delivered"][1].mean(axis=0))

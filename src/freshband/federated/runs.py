@@ -38,6 +38,7 @@ from freshband.federated.checkpoint import (
     has_checkpoint,
     load_checkpoint,
     save_checkpoint,
+    tensors_of,
 )
 from freshband.federated.clients import name_device
 from freshband.federated.data import Dataset
@@ -193,7 +194,7 @@ class Run:
         state, facts = self.federation.checkpoint()
         tensors = {_STATE + name: tensor for name, tensor in state.items()}
         stacked = stack_records(self.records)
-        tensors |= {_RECORDS + name: torch.from_numpy(array) for name, array in stacked.items()}
+        tensors |= {_RECORDS + name: torch.from_numpy(values) for name, values in stacked.items()}
         try:
             save_checkpoint(
                 _checkpoints(self.out),
@@ -340,7 +341,7 @@ def _restore(
 ) -> tuple[Federation, list[RoundRecord]]:
     records = _records_of(home, terms, found)
     facts = found.facts.get("federation", {}) | {"settings": terms.settings.model_dump(mode="json")}
-    return Federation.restore(_of(found.tensors, _STATE), facts, **own), records
+    return Federation.restore(tensors_of(found.tensors, _STATE), facts, **own), records
 
 
 def read_rounds(out: str | os.PathLike[str]) -> xr.Dataset:
@@ -384,18 +385,10 @@ def _records_of(home: Path, terms: Terms, found: Checkpoint) -> list[RoundRecord
     if settings != terms.settings.model_dump(mode="json"):
         raise FileError(f"{where} is a checkpoint of other settings than {terms_path(home)} has")
     try:
-        stacked = {name: one.numpy() for name, one in _of(found.tensors, _RECORDS).items()}
-        return unstack_records(stacked, found.round)
+        stacked = tensors_of(found.tensors, _RECORDS)
+        return unstack_records({n: values.numpy() for n, values in stacked.items()}, found.round)
     except (KeyError, TypeError, ValueError) as error:
         raise FileError(f"cannot read the records of {where}: {reason(error)}") from None
-
-
-def _of(tensors: Mapping[str, torch.Tensor], owner: str) -> dict[str, torch.Tensor]:
-    return {
-        name.removeprefix(owner): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(owner)
-    }
 
 
 def _given(**objects: Any) -> dict[str, Any]:

@@ -43,23 +43,23 @@ def shapley_contributions(federation: Federation) -> NDArray[np.float64]:
     >>> values.shape
     (3,)
     """
-    state, clients = federation.state, federation.settings.clients
-    if not len(state.gradients):
+    model, clients = federation.state.model, federation.settings.clients
+    valuation = federation.server.valuation
+    if valuation is None:
         raise ParameterError("the federation must compute contributions: set contribution='paper'")
     if clients > 16:
         raise ParameterError(f"Shapley values are for at most 16 clients, got {clients}")
     samples = np.concatenate(federation.partition.val)
-    weights = state.arrays["weights"]
     members = (np.arange(2**clients)[:, None] >> np.arange(clients)) & 1  # (coalitions, M)
-    shares = members * weights
+    shares = members * federation.state.weights
     totals = shares.sum(axis=1, keepdims=True)
     shares = shares / np.where(totals > 0, totals, 1.0) * federation.settings.client_lr
     worth = np.concatenate(
         [
             federation.clients.count_correct(
-                [Trial(state.model - row @ state.gradients, samples) for row in rows]
+                [Trial(model - row @ valuation.gradients, samples) for row in rows]
             )
-            for rows in torch.split(state.model.new_tensor(shares), 256)
+            for rows in torch.split(model.new_tensor(shares), 256)
         ]
     )
     codes = 1 << np.arange(clients)

@@ -1,22 +1,92 @@
-"""What changes from round to round: the server's state, saved and restored as a whole."""
+"""What changes from round to round, saved and restored as a whole."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
-from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["ServerState"]
+__all__ = ["Pending", "PendingUpdates", "ServerState", "copy_into"]
 
-_TENSORS = ("model", "updates", "trained", "gradients", "models")
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Pending:
+    """A client's update that waits to get through.
+
+    Attributes
+    ----------
+    update : tensor, shape (P,)
+        `G_i` (6). The server writes to it if it must be shortened.
+    version : int
+        Of the model it began from.
+    trained : tensor, shape (P,), optional
+        The client's model that goes with it, where algorithm or valuation read it.
+    error : float
+        Error of the model without this client (35), NaN if not reported.
+    problem : str
+        Why it must be refused, or "".
+    """
+
+    update: torch.Tensor
+    version: int
+    trained: torch.Tensor | None = None
+    error: float = math.nan
+    problem: str = ""
+
+    def replace(self, update: torch.Tensor, client_lr: float) -> None:
+        """Put another update in place of this one; the model goes with it."""
+        if self.trained is not None:
+            self.trained.add_(self.update - update, alpha=client_lr)
+        self.update.copy_(update)
+
+
+@dataclasses.dataclass
+class PendingUpdates:
+    """What the clients hold until it gets through.
+
+    Attributes
+    ----------
+    updates : tensor, shape (M, P)
+        Each client's update `G_i` (6).
+    trained : tensor, shape (M, P)
+        The client's model that goes with it; no rows where nobody needs them.
+    downloaded : int64 array, shape (M,)
+        Version of the model it began from.
+    errors : float64 array, shape (M,)
+        Error of the model without the client, which it reports with the update (35).
+    """
+
+    updates: torch.Tensor
+    trained: torch.Tensor
+    downloaded: NDArray[np.int64]
+    errors: NDArray[np.float64]
+
+    def of(self, client: int) -> Pending:
+        """Return one client's, as views."""
+        return Pending(
+            self.updates[client],
+            int(self.downloaded[client]),
+            self.trained[client] if len(self.trained) else None,
+            float(self.errors[client]),
+        )
+
+    def to_tensors(self) -> dict[str, torch.Tensor]:
+        """Return everything as tensors, which are views of the present state."""
+        return {
+            "updates": self.updates,
+            "trained": self.trained,
+            "arrays.downloaded": torch.from_numpy(self.downloaded),
+            "arrays.carried": torch.from_numpy(self.errors),
+        }
 
 
 @dataclasses.dataclass
 class ServerState:
-    """Everything that changes from round to round, apart from the coordinator.
+    """What the server knows, apart from its coordinator and its valuation.
 
     Attributes
     ----------
@@ -26,51 +96,48 @@ class ServerState:
         Of the model: how many steps the server could have made.
     model : tensor, shape (P,)
         `w_t`.
-    updates : tensor, shape (M, P)
-        Each client's pending update `G_i` (6).
-    trained : tensor, shape (M, P)
-        Each client's model that goes with it; no rows where nobody needs them.
-    gradients, models : tensors, shape (M, P)
-        What the server last received of each client; no rows without contributions.
     memory : dict of tensors
         What the algorithm remembers.
-    arrays : dict of arrays
-        Shape (M,) each: ``downloaded`` (version a pending update began from), ``receivers`` (who
-        gets the model next), ``carried`` (error a client will report), ``errors`` (last
-        reported), ``heard``, ``weights`` (ζ), ``contributions``, ``worth`` (FedCE's sum over
-        rounds); where clients go on while they wait, ``worked`` (rounds on their model).
+    receivers : bool array, shape (M,)
+        Who gets the model next.
+    weights : float64 array, shape (M,)
+        `ζ`.
+    worked : int64 array, shape (M,)
+        Rounds a client has worked on the model it was given; empty where it works for one alone.
     """
 
     round: int
     version: int
     model: torch.Tensor
-    updates: torch.Tensor
-    trained: torch.Tensor
-    gradients: torch.Tensor
-    models: torch.Tensor
     memory: dict[str, torch.Tensor]
-    arrays: dict[str, NDArray[Any]]
+    receivers: NDArray[np.bool_]
+    weights: NDArray[np.float64]
+    worked: NDArray[np.int64]
 
     def to_tensors(self) -> dict[str, torch.Tensor]:
         """Return everything but the counts as tensors, which are views of the present state."""
-        tensors = {name: getattr(self, name) for name in _TENSORS}
+        tensors = {"model": self.model}
         tensors |= {f"memory.{name}": value for name, value in self.memory.items()}
-        tensors |= {f"arrays.{name}": torch.from_numpy(a) for name, a in self.arrays.items()}
+        tensors["arrays.receivers"] = torch.from_numpy(self.receivers)
+        tensors["arrays.weights"] = torch.from_numpy(self.weights)
+        if len(self.worked):
+            tensors["arrays.worked"] = torch.from_numpy(self.worked)
         return tensors
 
-    def take(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Copy what `to_tensors` returned into this state.
 
-        Raises
-        ------
-        KeyError, ValueError
-            If a tensor is missing, or has another shape or type.
-        """
-        for name, into in self.to_tensors().items():
-            saved = tensors[name]
-            if saved.shape != into.shape or saved.dtype != into.dtype:
-                raise ValueError(
-                    f"{name!r} must be {tuple(into.shape)} of {into.dtype}, got "
-                    f"{tuple(saved.shape)} of {saved.dtype}"
-                )
-            into.copy_(saved)
+def copy_into(views: Mapping[str, torch.Tensor], saved: Mapping[str, torch.Tensor]) -> None:
+    """Copy what was saved into views of a state.
+
+    Raises
+    ------
+    KeyError, ValueError
+        If a tensor is missing, or has another shape or type.
+    """
+    for name, into in views.items():
+        held = saved[name]
+        if held.shape != into.shape or held.dtype != into.dtype:
+            raise ValueError(
+                f"{name!r} must be {tuple(into.shape)} of {into.dtype}, got "
+                f"{tuple(held.shape)} of {held.dtype}"
+            )
+        into.copy_(held)

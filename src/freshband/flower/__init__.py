@@ -49,9 +49,8 @@ if TYPE_CHECKING:
     )
     from freshband.flower.building import build_rounds, read_training
     from freshband.flower.mod import channel_mod
-    from freshband.flower.server import AsyncRounds
+    from freshband.flower.server import AsyncRounds, Valuation
     from freshband.flower.uplinks import DeadlineUplink, SimulatedUplink, Uplink
-    from freshband.flower.valuation import Valuation
     from freshband.flower.wire import Update
 
 _HOMES = {
@@ -64,7 +63,7 @@ _HOMES = {
     "StrategyAggregation": "aggregation",
     "Update": "wire",
     "Uplink": "uplinks",
-    "Valuation": "valuation",
+    "Valuation": "server",
     "build_rounds": "building",
     "channel_mod": "mod",
     "read_training": "building",

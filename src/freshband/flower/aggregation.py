@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, cast
 
 import numpy as np
-import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
 from freshband.errors import ParameterError
-from freshband.federated.algorithms import Arrivals, build_algorithm, served_model
+from freshband.federated.algorithms import build_algorithm
 from freshband.federated.settings import Training
 from freshband.flower.wire import Arrays, Update, to_arrays, to_record, widened
 
-__all__ = ["Aggregation", "Arrival", "PaperAggregation", "StrategyAggregation", "to_row"]
+__all__ = ["Aggregation", "Arrival", "PaperAggregation", "StrategyAggregation"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -114,8 +113,7 @@ class PaperAggregation:
                 f"{settings.local_rounds}"
             )
         self.settings = settings
-        self._algorithm = build_algorithm(settings)
-        self._memory: dict[str, torch.Tensor] | None = None
+        self.rule = build_algorithm(settings)
 
     def configure(
         self, round: int, model: ArrayRecord, grid: Grid, nodes: Sequence[int]
@@ -123,52 +121,6 @@ class PaperAggregation:
         """Send the model and the number of the round."""
         config = ConfigRecord({"server-round": round, "lr": self.settings.client_lr})
         return {node: RecordDict({"arrays": model, "config": config}) for node in nodes}
-
-    def aggregate(
-        self,
-        round: int,
-        model: Arrays,
-        arrivals: Sequence[Arrival],
-        weights: NDArray[np.float64],
-    ) -> tuple[Arrays, NDArray[np.float64], int]:
-        """Apply the algorithm to rows of numbers; see `Aggregation.aggregate`."""
-        row = to_row(model)
-        if self._memory is None:
-            self._memory = self._algorithm.open_memory(row)
-        n_clients = len(weights)
-        delivered = np.zeros(n_clients, np.bool_)
-        staleness = np.full(n_clients, -1, np.int64)
-        updates = torch.empty(n_clients, len(row), dtype=row.dtype)  # untouched rows cost nothing
-        models = torch.empty(
-            n_clients if self._algorithm.needs_models else 0, len(row), dtype=row.dtype
-        )
-        for arrival in arrivals:
-            delivered[arrival.client] = True
-            staleness[arrival.client] = arrival.staleness
-            trained = to_row(arrival.update.arrays)
-            torch.sub(to_row(arrival.start), trained, out=updates[arrival.client])
-            updates[arrival.client].div_(self.settings.client_lr)
-            if len(models):
-                models[arrival.client].copy_(trained)
-        steps, passed = self._algorithm.apply(
-            row, self._memory, Arrivals(delivered, updates, models, staleness, weights)
-        )
-        return _from_row(row, model), steps, passed
-
-    def served(self, model: Arrays) -> Arrays:
-        """Return the newest model or, if the settings say so, the average of recent ones."""
-        if self._memory is None or self.settings.served == "last":
-            return model
-        return _from_row(served_model(to_row(model), self._memory), model)
-
-    def memory(self) -> Arrays:
-        """Return what the algorithm remembers."""
-        return {name: value.numpy() for name, value in (self._memory or {}).items()}
-
-    def restore(self, memory: Arrays) -> None:
-        """Take back what `memory` returned."""
-        held = {name: torch.from_numpy(widened(a).copy()) for name, a in memory.items()}
-        self._memory = held or None
 
 
 class StrategyAggregation:
@@ -321,26 +273,6 @@ def moved(arrival: Arrival, model: Arrays) -> Arrays:
         if present.dtype.kind == "b"
         else np.asarray(widened(present) + (trained[name] - widened(arrival.start[name])))
         for name, present in model.items()
-    }
-
-
-def to_row(arrays: Mapping[str, NDArray[Any]]) -> torch.Tensor:
-    """Return all numbers of a model in one row, half precision as single precision."""
-    kinds = {array.dtype for array in arrays.values()}
-    if len(kinds) != 1 or next(iter(kinds)).kind != "f":
-        raise ParameterError(
-            "the model must be of one floating-point type for freshband's algorithms and "
-            f"contributions, got {sorted(map(str, kinds))}; a StrategyAggregation takes any"
-        )
-    return torch.from_numpy(np.concatenate([widened(array).ravel() for array in arrays.values()]))
-
-
-def _from_row(row: torch.Tensor, like: Arrays) -> Arrays:
-    sizes = [array.size for array in like.values()]
-    parts: Iterable[NDArray[Any]] = np.split(row.numpy(), np.cumsum(sizes)[:-1])
-    return {
-        name: part.reshape(array.shape).astype(array.dtype, copy=False)
-        for (name, array), part in zip(like.items(), parts, strict=True)
     }
 
 

@@ -13,10 +13,10 @@ from flwr.serverapp import Grid
 from freshband.coordinator import Coordinator
 from freshband.errors import ParameterError
 from freshband.federated.settings import Training
+from freshband.federated.uplink import SimulatedUplink, Uplink
+from freshband.federated.valuation import Valuation
 from freshband.flower.aggregation import Aggregation, PaperAggregation
 from freshband.flower.server import AsyncRounds, Evaluate
-from freshband.flower.uplinks import SimulatedUplink, Uplink
-from freshband.flower.valuation import Valuation
 
 __all__ = ["build_rounds", "read_training"]
 
@@ -52,7 +52,7 @@ def build_rounds(
     model: ArrayRecord,
     *,
     uplink: Uplink | None = None,
-    aggregation: Aggregation | None = None,
+    aggregation: Aggregation | PaperAggregation | None = None,
     sizes: Any = None,
     evaluate: Evaluate | None = None,
     checkpoint: str | os.PathLike[str] | None = None,

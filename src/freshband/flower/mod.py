@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
+from freshband.federated.contribution import ALONE, without_one
 from freshband.flower.wire import (
     FLOATING,
     RECORD,
@@ -26,7 +27,6 @@ OnChannel: TypeAlias = Callable[[int, Context], None]
 MeasureError: TypeAlias = Callable[[ArrayRecord, Context], float]
 
 _SENT, _TAKEN = f"{RECORD}.sent", f"{RECORD}.taken"
-_ALONE: Final = 1.0 - 1e-12  # a client with all the weight leaves nothing to compare with
 
 
 def channel_mod(
@@ -137,7 +137,7 @@ def _without(message: Message, context: Context, order: Order) -> ArrayRecord:
     """Return the model without this client, equation (42)."""
     whole = next(iter(message.content.array_records.values()))
     known = _name_of(context, _TAKEN) == (str(context.run_id), order.taken)
-    if not known or not order.taken or order.weight >= _ALONE:
+    if not known or not order.taken or order.weight >= ALONE:
         return whole
     own = to_arrays(cast(ArrayRecord, context.state[f"{_TAKEN}.arrays"]))
     rest: Arrays = {}
@@ -145,7 +145,7 @@ def _without(message: Message, context: Context, order: Order) -> ArrayRecord:
         if array.dtype.kind in FLOATING:
             wide = widened(array)
             zeta = wide.dtype.type(order.weight)
-            rest[name] = ((wide - zeta * widened(own[name])) / (1 - zeta)).astype(array.dtype)
+            rest[name] = without_one(wide, widened(own[name]), zeta).astype(array.dtype)
         else:
             rest[name] = array
     return to_record(rest)

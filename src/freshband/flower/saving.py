@@ -7,7 +7,6 @@ is applied twice.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,18 +14,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from freshband.coordinator import Coordinator
 from freshband.errors import FileError
-from freshband.federated.checkpoint import has_checkpoint, load_checkpoint, save_checkpoint
-from freshband.federated.records import RoundRecord
-from freshband.flower.wire import Arrays, Update
+from freshband.federated.checkpoint import (
+    has_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+    tensors_of,
+)
+from freshband.federated.records import stack_records, unstack_records
+from freshband.flower.rows import ArrayRule
+from freshband.flower.wire import Arrays, Update, widened
 
 if TYPE_CHECKING:
     from freshband.flower.server import AsyncRounds
 
 __all__ = ["load_run", "save_run"]
 
-_BY_CLIENT = ("weights", "receivers", "taken", "downloaded")
+# What the server calls its tensors, and what they are called in a file.
+_NAMES = {
+    "coordinator": "coordinator",
+    "gradients": "valuation.gradients",
+    **{f"arrays.{name}": f"by_client.{name}" for name in ("weights", "receivers", "worked")},
+    **{
+        f"arrays.{name}": f"valuation.{name}"
+        for name in ("contributions", "errors", "heard", "worth")
+    },
+}
+_MEMORY, _AGGREGATION = "memory.", "aggregation."
 
 
 def save_run(run: AsyncRounds, folder: Path) -> None:
@@ -36,17 +50,19 @@ def save_run(run: AsyncRounds, folder: Path) -> None:
         held |= {f"start.{version}.{name}": array for name, array in start.items()}
     for client, update in run.held.items():
         held |= {f"held.{client}.{name}": array for name, array in update.arrays.items()}
-    held |= {f"aggregation.{n}": array for n, array in run.aggregation.memory().items()}
-    if run.valuation is not None:
-        held |= {f"valuation.{n}": array for n, array in run.valuation.memory().items()}
-    held |= {f"by_client.{name}": getattr(run, name) for name in _BY_CLIENT}
-    for field in dataclasses.fields(RoundRecord):
-        stacked = np.stack([getattr(record, field.name) for record in run.records])
-        held[f"records.{field.name}"] = stacked
-    held["coordinator"] = np.frombuffer(run.coordinator.to_bytes(), np.uint8)
+    held |= {f"by_client.{name}": getattr(run, name) for name in ("taken", "downloaded")}
+    held |= {f"records.{name}": values for name, values in stack_records(run.records).items()}
+    tensors = {name: torch.from_numpy(np.array(array)) for name, array in held.items()}
+    state = run.server.to_tensors()
+    tensors |= {_NAMES[name]: tensor for name, tensor in state.items() if name in _NAMES}
+    remembered = tensors_of(state, _MEMORY)
+    if isinstance(run.server.algorithm, ArrayRule):
+        memory = run.server.algorithm.aggregation.memory()
+        remembered = {name: torch.from_numpy(np.array(array)) for name, array in memory.items()}
+    tensors |= {_AGGREGATION + name: tensor for name, tensor in remembered.items()}
     facts = {
         "kind": "flower",
-        "version": run.version,
+        "version": run.server.state.version,
         "scheduler_seconds": run.scheduler_seconds,
         "overdue": sorted(run._orders),
         "held": {
@@ -60,7 +76,6 @@ def save_run(run: AsyncRounds, folder: Path) -> None:
             for client, update in run.held.items()
         },
     }
-    tensors = {name: torch.from_numpy(np.array(array)) for name, array in held.items()}
     save_checkpoint(folder, run.round, tensors, facts)
 
 
@@ -75,67 +90,52 @@ def load_run(run: AsyncRounds, folder: Path) -> bool:
     if not has_checkpoint(folder):
         return False
     found = load_checkpoint(folder)
-    arrays = {name: tensor.numpy() for name, tensor in found.tensors.items()}
     try:
-        _restore(run, arrays, found.facts)
+        _restore(run, found.tensors, found.facts, found.round)
     except (KeyError, TypeError, ValueError, FileError) as error:
         raise FileError(f"cannot go on from {folder}: {error}") from None
     return True
 
 
-def _restore(run: AsyncRounds, arrays: Arrays, facts: Mapping[str, Any]) -> None:
-    saved = Coordinator.from_bytes(arrays["coordinator"].tobytes(), "its coordinator")
-    mine = run.coordinator
+def _restore(
+    run: AsyncRounds, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any], round: int
+) -> None:
     if facts.get("kind") != "flower":
         raise ValueError("it is not of a run over Flower")
-    for name in ("n_clients", "n_channels", "seed", "run", "horizon"):
-        if getattr(saved, name) != getattr(mine, name):
-            raise ValueError(f"{saved!r} has another {name}")
-    if saved.policy.name != mine.policy.name:
-        raise ValueError(f"{saved!r} is of another policy than {mine.policy.name!r}")
-    model = _of(arrays, "model.")
-    for name, array in run.model.items():
-        if name not in model or model[name].shape != array.shape:
-            raise ValueError(f"its model has no {name!r} of shape {array.shape}")
-        if model[name].dtype != array.dtype:
-            raise ValueError(f"its {name!r} is {model[name].dtype}, not {array.dtype}")
-    run.coordinator = saved
-    run.model = {name: model[name] for name in run.model}
-    run.version = int(facts["version"])
+    model = _like(run.rows.like, tensors, "model.")
+    for name, like in run.rows.like.items():
+        if name not in model or model[name].shape != like.shape:
+            raise ValueError(f"its model has no {name!r} of shape {like.shape}")
+        if model[name].dtype != like.dtype:
+            raise ValueError(f"its {name!r} is {model[name].dtype}, not {like.dtype}")
+    state = {mine: _wide(tensors[name]) for mine, name in _NAMES.items() if name in tensors}
+    remembered = tensors_of(tensors, _AGGREGATION)
+    state |= {_MEMORY + name: _wide(tensor) for name, tensor in remembered.items()}
+    row = run.rows.row(model)
+    state |= {"model": row, "models": row.new_zeros(0, len(row))}
+    run.server.restore(state, round, int(facts["version"]))
+    if isinstance(run.server.algorithm, ArrayRule):
+        run.server.algorithm.rest = model
+        run.server.algorithm.aggregation.restore({n: a.numpy() for n, a in remembered.items()})
     run.scheduler_seconds = [float(seconds) for seconds in facts["scheduler_seconds"]]
-    versions = {int(name.split(".")[1]) for name in arrays if name.startswith("start.")}
-    run.starts = {version: _like(run.model, arrays, f"start.{version}.") for version in versions}
-    run.held = {
-        int(client): Update(arrays=_like(run.model, arrays, f"held.{client}."), **about)
-        for client, about in facts["held"].items()
-    }
-    run.aggregation.restore(_of(arrays, "aggregation."))
-    if run.valuation is not None:
-        run.valuation.restore(_of(arrays, "valuation."))
-    for name in _BY_CLIENT:
-        setattr(run, name, arrays[f"by_client.{name}"])
-    run.receivers[list(facts["overdue"])] = True
-    run.records = _records(_of(arrays, "records."))
+    for version in {int(name.split(".")[1]) for name in tensors if name.startswith("start.")}:
+        run.starts[version] = _like(run.rows.like, tensors, f"start.{version}.")
+    for client, about in facts["held"].items():
+        arrays = _like(run.rows.like, tensors, f"held.{client}.")
+        run.held[int(client)] = Update(arrays=arrays, **about)
+    for name in ("taken", "downloaded"):
+        setattr(run, name, tensors[f"by_client.{name}"].numpy())
+    for client in facts["overdue"]:
+        run.server.release(client)
+    records = {n: tensor.numpy() for n, tensor in tensors_of(tensors, "records.").items()}
+    run.records = unstack_records(records, round)
 
 
-def _of(arrays: Arrays, prefix: str) -> Arrays:
-    size = len(prefix)
-    return {name[size:]: array for name, array in arrays.items() if name.startswith(prefix)}
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(widened(tensor.numpy()))
 
 
-def _like(model: Arrays, arrays: Arrays, prefix: str) -> Arrays:
+def _like(model: Arrays, tensors: Mapping[str, torch.Tensor], prefix: str) -> Arrays:
     """Return a model in the order of another: files keep names, not their order."""
-    found = _of(arrays, prefix)
-    return {name: found[name] for name in model if name in found}
-
-
-def _records(fields: Arrays) -> list[RoundRecord]:
-    return [
-        RoundRecord(
-            **{
-                name: values[at].item() if values.ndim == 1 else values[at].copy()
-                for name, values in fields.items()
-            }
-        )
-        for at in range(len(fields["round"]))
-    ]
+    found = tensors_of(tensors, prefix)
+    return {name: found[name].numpy() for name in model if name in found}

@@ -17,28 +17,29 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
+import torch
 from flwr.app import ArrayRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import ArrayLike, NDArray
 
-from freshband.aoi import age_variance
 from freshband.coordinator import Coordinator
 from freshband.errors import ParameterError
 from freshband.federated.records import RoundRecord
-from freshband.flower.aggregation import Aggregation, Arrival
+from freshband.federated.server import FederatedServer, Plan
+from freshband.federated.state import Pending
+from freshband.federated.uplink import Uplink
+from freshband.federated.valuation import Valuation
+from freshband.flower.aggregation import Aggregation, PaperAggregation
 from freshband.flower.roster import Roster, pauses
+from freshband.flower.rows import ArrayRule, Rows, open_rule
 from freshband.flower.saving import load_run, save_run
-from freshband.flower.uplinks import Uplink
-from freshband.flower.valuation import Valuation
 from freshband.flower.wire import (
-    FLOATING,
     RECORD,
     Arrays,
     Order,
@@ -46,11 +47,10 @@ from freshband.flower.wire import (
     read_model,
     read_update,
     to_record,
-    widened,
-)
+)  # fmt: skip
 from freshband.parameters import file_path, whole_number
 
-__all__ = ["AsyncRounds"]
+__all__ = ["AsyncRounds", "Valuation"]
 
 _log = logging.getLogger("flwr")
 _NODE_UNAVAILABLE: Final = 5  # Flower's ErrorCode.NODE_UNAVAILABLE
@@ -81,7 +81,7 @@ class AsyncRounds:
         Who plans; its ``n_clients`` are the clients, its ``n_channels`` those of the uplink.
     uplink : Uplink
         What "delivered" means.
-    aggregation : Aggregation
+    aggregation : Aggregation or PaperAggregation
         What becomes of what was.
     rounds : int >= 1
         T.
@@ -119,7 +119,7 @@ class AsyncRounds:
         *,
         coordinator: Coordinator,
         uplink: Uplink,
-        aggregation: Aggregation,
+        aggregation: Aggregation | PaperAggregation,
         rounds: int,
         valuation: Valuation | None = None,
         weights: ArrayLike | None = None,
@@ -136,18 +136,10 @@ class AsyncRounds:
                 f"the uplink must have the coordinator's {coordinator.n_channels} channels, got "
                 f"{uplink.n_channels}"
             )
-        if coordinator.policy.needs_contributions and valuation is None:
-            raise ParameterError(f"{coordinator.policy.name!r} needs a valuation")
-        self.grid, self.coordinator, self.uplink = grid, coordinator, uplink
-        self.aggregation, self.valuation = aggregation, valuation
-        self.rounds: Final = whole_number("rounds", rounds, at_least=1)
-        self.clip_norm, self.evaluate = clip_norm, evaluate
+        self.grid, self.uplink = grid, uplink
+        self.aggregation, self.evaluate = aggregation, evaluate
         self.ttl = 3 * uplink.deadline if ttl is None else ttl
         self.wait_for_clients = wait_for_clients
-        self.model = read_model(model)
-        self.version = 0
-        self.weights = _read_weights(weights, n_clients)
-        self.receivers = np.ones(n_clients, np.bool_)
         self.taken = np.zeros(n_clients, np.int64)  # order of the last update applied
         self.downloaded = np.zeros(n_clients, np.int64)
         self.held: dict[int, Update] = {}
@@ -158,10 +150,50 @@ class AsyncRounds:
         self._sent: dict[str, _Sent] = {}
         self._failed: set[int] = set()
         self._roster = Roster(grid, n_clients)
+        initial = read_model(model)
+        self.rows = Rows(initial)
+        if valuation is not None:
+            self.rows.check_one_type()
+        self.server = FederatedServer(
+            self.rows.row(initial),
+            coordinator=coordinator,
+            algorithm=open_rule(aggregation, self.rows, initial, self.held, self.starts),
+            rounds=rounds,
+            client_lr=_client_lr(aggregation, valuation),
+            payload=self.rows.nbytes,
+            weights=weights,
+            valuation=valuation,
+            keeps_models=False,
+            clip_norm=clip_norm,
+        )
         self._folder = None if checkpoint is None else file_path("checkpoint", checkpoint)
         self._every = whole_number("checkpoint_every", checkpoint_every, at_least=1)
         if self._folder is not None and load_run(self, self._folder):
             _log.info("freshband: going on after round %s", self.round)
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """Who plans."""
+        return self.server.coordinator
+
+    @property
+    def valuation(self) -> Valuation | None:
+        """What values the clients, if anything does."""
+        return self.server.valuation
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """`ζ` of the next round."""
+        return self.server.state.weights
+
+    @property
+    def model(self) -> Arrays:
+        """The newest model, as new arrays."""
+        return self._arrays(self.server.state.model)
+
+    def _arrays(self, row: torch.Tensor) -> Arrays:
+        rule = self.server.algorithm
+        return self.rows.arrays(row, rule.rest if isinstance(rule, ArrayRule) else {})
 
     @property
     def round(self) -> int:
@@ -171,62 +203,64 @@ class AsyncRounds:
     @property
     def arrays(self) -> ArrayRecord:
         """The model the server hands out at present."""
+        if isinstance(self.aggregation, PaperAggregation):
+            return to_record(self._arrays(self.server.served))
         return to_record(self.aggregation.served(self.model))
 
     def __iter__(self) -> Iterator[RoundRecord]:
-        while self.round < self.rounds:
+        while self.round < self.server.rounds:
             yield self.step()
 
     def step(self) -> RoundRecord:
         """Play one round; what is due is saved before this returns."""
-        if self.round >= self.rounds:
-            raise ParameterError("all rounds are played: make the number of rounds larger")
         began = time.perf_counter()
+        self._give_up_expired()
+        plan = self.server.plan()
         if not self._roster.nodes:
             self._roster.wait(self.wait_for_clients)
-        t = self.round + 1
-        self._failed = set()
-        assignment = self._plan()
-        trained = self._send(t, assignment)
-        self._collect(trained)
-        record = self._finish(t, assignment, trained, began)
+        self._collect(self._send(plan))
+        outcome = self._acknowledged(plan)
+        arrived = {client: self._pending(client) for client, yes in enumerate(outcome) if yes}
+        record = self.server.finish(plan, outcome, arrived)
+        self._forget(record)
+        found = {} if self.evaluate is None else dict(self.evaluate(plan.round, self.arrays) or {})
+        record = dataclasses.replace(
+            record,
+            accuracy=float(found.get("accuracy", np.nan)),
+            loss=float(found.get("loss", np.nan)),
+            seconds=time.perf_counter() - began,
+        )
         self.records.append(record)
-        if self._folder is not None and (t % self._every == 0 or t == self.rounds):
+        self.scheduler_seconds.append(self.server.scheduler_seconds)
+        last = plan.round == self.server.rounds
+        if self._folder is not None and (plan.round % self._every == 0 or last):
             save_run(self, self._folder)
         return record
 
     # ------------------------------------------------------------------------------ steps 1, 2
 
-    def _plan(self) -> NDArray[np.int64]:
-        began = time.perf_counter()
-        wanted = self.coordinator.policy.needs_contributions
-        worth = self.valuation.contributions if wanted and self.valuation is not None else None
-        assignment = self.coordinator.plan(worth)
-        self.scheduler_seconds[self.round :] = [time.perf_counter() - began]
-        return assignment
-
-    def _send(self, t: int, assignment: NDArray[np.int64]) -> set[int]:
+    def _send(self, plan: Plan) -> set[int]:
         """Order training of those who need the model; return them."""
-        self._give_up_expired()
-        if len(self._roster.nodes) < len(self.receivers) or self._lost_nodes():
+        self._failed = set()
+        if len(self._roster.nodes) < len(self.taken) or self._lost_nodes():
             self._roster.refresh()
         nodes = self._roster.nodes
-        who = [int(client) for client in np.flatnonzero(self.receivers) if client in nodes]
+        who = [client for client in plan.receivers.tolist() if client in nodes]
         overdue = [client for client in self._orders if client in nodes]
         if who:
+            model, version = self.model, self.server.hand_out(who)
             contents = self.aggregation.configure(
-                t, to_record(self.model), self.grid, [nodes[client] for client in who]
+                plan.round, to_record(model), self.grid, [nodes[client] for client in who]
             )
-            self.starts[self.version] = self.model
+            self.starts[version] = model
             for client in who:
-                self._push(
-                    client, self._order("train", t, client, assignment), contents[nodes[client]]
-                )
-                self._orders[client] = t
-                self.downloaded[client] = self.version
-                self.receivers[client] = False
+                order = self._order("train", plan.round, client, plan.assignment)
+                self._push(client, order, contents[nodes[client]])
+                self._orders[client] = plan.round
+                self.downloaded[client] = version
         for client in overdue if self.uplink.resends else []:
-            self._push(client, self._order("resend", self._orders[client], client, assignment), {})
+            order = self._order("resend", self._orders[client], client, plan.assignment)
+            self._push(client, order, {})
         return set(who)
 
     def _order(self, task: Any, round: int, client: int, assignment: NDArray[np.int64]) -> Order:
@@ -270,7 +304,7 @@ class AsyncRounds:
     def _release(self, client: int) -> None:
         """Forget the order a client works on; it gets the newest model."""
         self._orders.pop(client, None)
-        self.receivers[client] = True
+        self.server.release(client)
 
     # ------------------------------------------------------------------------------ step 3
 
@@ -302,8 +336,7 @@ class AsyncRounds:
             self._release(client)
             return
         version = int(self.downloaded[client])
-        update = read_update(reply, sent.order, version, self.model)
-        self.held[client] = self._clipped(update, self.starts[version])
+        self.held[client] = read_update(reply, sent.order, version, self.rows.like)
         del self._orders[client]
 
     def _take_error(self, sent: _Sent, reply: Message) -> None:
@@ -315,62 +348,12 @@ class AsyncRounds:
             self._failed.add(sent.client)
         self._release(sent.client)
 
-    def _clipped(self, update: Update, start: Arrays) -> Update:
-        if self.clip_norm is None or update.problem:
-            return update
-        began = {name: widened(a) for name, a in start.items() if a.dtype.kind in FLOATING}
-        way = {name: widened(update.arrays[name]) - before for name, before in began.items()}
-        length = math.hypot(*(float(np.linalg.norm(part)) for part in way.values()))
-        if length <= self.clip_norm:
-            return update
-        share = self.clip_norm / length
-        shorter = {
-            name: np.asarray(before + share * way[name], start[name].dtype)
-            for name, before in began.items()
-        }
-        return dataclasses.replace(update, arrays={**update.arrays, **shorter})
-
     # ------------------------------------------------------------------------------ step 4
 
-    def _finish(
-        self, t: int, assignment: NDArray[np.int64], trained: set[int], began: float
-    ) -> RoundRecord:
-        """Ask the uplink, aggregate, learn; return what happened."""
-        n_clients = len(self.receivers)
-        arrived = np.array([client in self.held for client in range(n_clients)])
-        outcome = self._acknowledged(t, assignment, arrived)
-        refused = np.array([yes is True for yes in outcome])
-        delivered = refused.copy()
-        for client in np.flatnonzero(delivered).tolist():
-            if self.held[client].problem:
-                _log.warning("freshband: refused client %s: %s", client, self.held[client].problem)
-                delivered[client] = False
-        refused &= ~delivered
-        arrivals = [self._arrival(client) for client in np.flatnonzero(delivered).tolist()]
-        weights = self.weights.copy()
-        self.model, steps, passed = self.aggregation.aggregate(t, self.model, arrivals, weights)
-        alarm = self._learn([None if no else yes for yes, no in zip(outcome, refused, strict=True)])
-        if self.valuation is not None:
-            self.weights = self.valuation.take(t, arrivals, weights, self.model)
-        staleness = np.full(n_clients, -1, np.int64)
-        for arrival in arrivals:
-            staleness[arrival.client] = arrival.staleness
-            self.taken[arrival.client] = arrival.update.order
-        for client in np.flatnonzero(delivered | refused).tolist():
-            del self.held[client]
-            self.receivers[client] = True
-        self.version += passed
-        in_use = {int(self.downloaded[client]) for client in [*self._orders, *self.held]}
-        self.starts = {version: self.starts[version] for version in in_use}
-        happened = {"assignment": assignment, "delivered": delivered, "refused": refused,
-                    "staleness": staleness, "weights": weights, "steps": steps}  # fmt: skip
-        return self._record(t, happened, alarm, len(trained), began)
-
-    def _acknowledged(
-        self, t: int, assignment: NDArray[np.int64], arrived: NDArray[np.bool_]
-    ) -> list[bool | None]:
+    def _acknowledged(self, plan: Plan) -> list[bool | None]:
         """Return what the uplink says; a failed client's channel is not known to be bad."""
-        outcome = list(self.uplink.acknowledge(t, assignment, arrived))
+        arrived = np.array([client in self.held for client in range(len(self.taken))])
+        outcome = list(self.uplink.acknowledge(plan.round, plan.assignment, arrived))
         for client, here in enumerate(arrived.tolist()):
             if outcome[client] and not here:
                 raise ParameterError("the uplink cannot deliver what did not arrive")
@@ -378,53 +361,32 @@ class AsyncRounds:
                 outcome[client] = None
         return outcome
 
-    def _arrival(self, client: int) -> Arrival:
+    def _pending(self, client: int) -> Pending:
+        """Return an update as the server takes it."""
         update = self.held[client]
+        if update.problem:
+            return Pending(torch.empty(0), update.version, problem=update.problem)
         if update.order <= self.taken[client]:
             raise AssertionError(f"update {update.order} of client {client} was taken already")
-        return Arrival(client, update, self.starts[update.version], self.version - update.version)
+        trained = self.rows.row(update.arrays)
+        way = torch.sub(self.rows.row(self.starts[update.version]), trained)
+        return Pending(way.div_(self.server.client_lr), update.version, trained, update.error)
 
-    def _learn(self, outcome: list[bool | None]) -> int:
-        began = time.perf_counter()
-        alarm = self.coordinator.observe(outcome)
-        self.scheduler_seconds[-1] += time.perf_counter() - began
-        return -1 if alarm is None else alarm
-
-    def _record(
-        self, t: int, happened: dict[str, NDArray[Any]], alarm: int, trained: int, began: float
-    ) -> RoundRecord:
-        found = {} if self.evaluate is None else dict(self.evaluate(t, self.arrays) or {})
-        nothing = np.full(len(self.receivers), np.nan)
-        valued, priorities = self.valuation, self.coordinator.priorities
-        size = sum(array.nbytes for array in self.model.values()) + 8 * (valued is not None)
-        ages = self.coordinator.ages
-        return RoundRecord(
-            round=t,
-            accuracy=float(found.get("accuracy", np.nan)),
-            loss=float(found.get("loss", np.nan)),
-            client_accuracy=nothing.copy(),
-            accuracy_spread=np.nan,
-            ages=ages,
-            variance=float(age_variance(ages)),
-            alarm=alarm,
-            contributions=nothing.copy() if valued is None else valued.contributions.copy(),
-            errors=nothing.copy() if valued is None else valued.errors.copy(),
-            priorities=nothing.copy() if priorities is None else priorities,
-            channel_means=self.coordinator.channel_means,
-            trained=trained,
-            bytes_up=size * int((happened["assignment"] >= 0).sum()),
-            bytes_down=size * trained,
-            seconds=time.perf_counter() - began,
-            **happened,
-        )
+    def _forget(self, record: RoundRecord) -> None:
+        """Let go of updates the server took or refused, and of models nobody works on."""
+        for client in np.flatnonzero(record.delivered | record.refused).tolist():
+            update = self.held.pop(client)
+            if record.delivered[client]:
+                self.taken[client] = update.order
+            else:
+                why = update.problem or "it is too long for its type"
+                _log.warning("freshband: refused client %s: %s", client, why)
+        in_use = {int(self.downloaded[client]) for client in [*self._orders, *self.held]}
+        for version in set(self.starts) - in_use:
+            del self.starts[version]
 
 
-def _read_weights(weights: ArrayLike | None, n_clients: int) -> NDArray[np.float64]:
-    if weights is None:
-        return np.full(n_clients, 1.0 / n_clients)
-    zeta = np.asarray(weights, np.float64)
-    if zeta.shape != (n_clients,) or not np.isfinite(zeta).all() or (zeta < 0).any():
-        raise ParameterError(f"weights must be {n_clients} numbers >= 0, got {weights!r}")
-    if not zeta.sum() > 0:
-        raise ParameterError("weights must not all be 0")
-    return np.asarray(zeta / zeta.sum())
+def _client_lr(aggregation: Aggregation | PaperAggregation, valuation: Valuation | None) -> float:
+    if isinstance(aggregation, PaperAggregation):
+        return aggregation.settings.client_lr
+    return 1.0 if valuation is None else valuation.client_lr

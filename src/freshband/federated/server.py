@@ -1,0 +1,337 @@
+"""The server of a federated round, whatever carries the models: in one process, or over a network.
+
+A round is three calls:
+
+1. `FederatedServer.plan` gives every client a channel and says who gets the model,
+2. `FederatedServer.hand_out` notes whom it went to; they train, and what they send is pending,
+3. `FederatedServer.finish` is told what got through. It refuses what no model can take, shortens
+   what is too long, applies the rest, lets the scheduler learn, and values the clients.
+
+What the server knows changes in `finish` alone: a round that broke off before can be played again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from freshband.aoi import age_variance
+from freshband.coordinator import Coordinator
+from freshband.errors import ParameterError
+from freshband.federated.algorithms import Algorithm, Arrivals, served_model
+from freshband.federated.records import RoundRecord
+from freshband.federated.state import Pending, ServerState, copy_into
+from freshband.federated.valuation import Valuation
+from freshband.parameters import whole_number
+
+__all__ = ["AlterUpdate", "FederatedServer", "Plan"]
+
+AlterUpdate = Callable[[int, int, torch.Tensor], Any]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Plan:
+    """What the server wants of a round.
+
+    Attributes
+    ----------
+    round : int
+        Counted from 1.
+    assignment : int64 array, shape (M,)
+        Channel of each client, -1 for none.
+    receivers : int64 array
+        Clients that get the model and train on it.
+    further : int64 array
+        Clients that go on training from where they are, while their update waits.
+    """
+
+    round: int
+    assignment: NDArray[np.int64]
+    receivers: NDArray[np.int64]
+    further: NDArray[np.int64]
+
+
+class FederatedServer:
+    """Plans rounds, and makes a new model of what got through.
+
+    Parameters
+    ----------
+    model : tensor, shape (P,)
+        The initial model; it becomes the server's own.
+    coordinator : Coordinator
+        Who plans.
+    algorithm : Algorithm
+        What becomes of what got through.
+    rounds : int >= 1
+        T.
+    client_lr : float > 0
+        `η`.
+    payload : int
+        Bytes of a model on its way.
+    weights : array of float >= 0, shape (M,), optional
+        `ζ`, equal by default; scaled to sum to 1.
+    valuation : Valuation, optional
+        Values the clients, for ``+priority`` and contribution weights.
+    keeps_models : bool, default True
+        Whether the valuation keeps the clients' models, to leave them out one by one.
+    local_rounds : int >= 1, default 1
+        Rounds a client works on a model it was given.
+    clip_norm : float > 0, optional
+        Longest change of the model one update may ask for; longer ones are shortened.
+    alter_update : callable, optional
+        ``alter_update(round, client, update)`` sees every update that gets through and may return
+        another in its place.
+    """
+
+    def __init__(
+        self,
+        model: torch.Tensor,
+        *,
+        coordinator: Coordinator,
+        algorithm: Algorithm,
+        rounds: int,
+        client_lr: float,
+        payload: int,
+        weights: ArrayLike | None = None,
+        valuation: Valuation | None = None,
+        keeps_models: bool = True,
+        local_rounds: int = 1,
+        clip_norm: float | None = None,
+        alter_update: AlterUpdate | None = None,
+    ) -> None:
+        if coordinator.policy.needs_contributions and valuation is None:
+            raise ParameterError(f"{coordinator.policy.name!r} needs a valuation")
+        n_clients = coordinator.n_clients
+        self.coordinator, self.algorithm, self.valuation = coordinator, algorithm, valuation
+        self.rounds = whole_number("rounds", rounds, at_least=1)
+        self.client_lr, self.local_rounds, self.clip_norm = client_lr, local_rounds, clip_norm
+        self.payload = payload + 8 * (valuation is not None)  # an error, or a weight
+        self.scheduler_seconds = 0.0  # of the present round
+        self._alter = alter_update
+        self._received: set[int] = set()
+        self._released: set[int] = set()
+        self._went_on: set[int] = set()
+        self.state = ServerState(
+            round=0,
+            version=0,
+            model=model,
+            memory=algorithm.open_memory(model),
+            receivers=np.ones(n_clients, np.bool_),
+            weights=_read_weights(weights, n_clients),
+            worked=np.zeros(n_clients if local_rounds > 1 else 0, np.int64),
+        )
+        if valuation is not None:
+            valuation.open(model, keeps_models=keeps_models)
+
+    @property
+    def served(self) -> torch.Tensor:
+        """The model the server hands out at present."""
+        return served_model(self.state.model, self.state.memory)
+
+    # ------------------------------------------------------------------------------ a round
+
+    def plan(self) -> Plan:
+        """Give every client a channel, and say who gets the model."""
+        state = self.state
+        if state.round >= self.rounds:
+            raise ParameterError("all rounds are played: make the number of rounds larger")
+        began = time.perf_counter()
+        assignment = self.coordinator.pending  # of a round that broke off, or none
+        if assignment is None:
+            valued = self.valuation if self.coordinator.policy.needs_contributions else None
+            assignment = self.coordinator.plan(None if valued is None else valued.contributions)
+        self.scheduler_seconds = time.perf_counter() - began
+        self._received, self._released, self._went_on = set(), set(), set()
+        receives = state.receivers | self.algorithm.everybody_trains
+        goes_on = ~receives[: len(state.worked)] & (state.worked < self.local_rounds)
+        return Plan(state.round + 1, assignment, np.flatnonzero(receives), np.flatnonzero(goes_on))
+
+    def models_without(self, who: NDArray[np.int64]) -> torch.Tensor:
+        """Return the present model without each of these clients (42), shape (len(who), P)."""
+        assert self.valuation is not None
+        return self.valuation.models_without(self.state.model, self.state.weights, who)
+
+    def hand_out(self, clients: Iterable[int]) -> int:
+        """Note that the model went to these clients; return its version."""
+        self._received |= set(clients)
+        return self.state.version
+
+    def go_on(self, clients: Iterable[int]) -> None:
+        """Note that these clients go on from where they are."""
+        self._went_on |= set(clients)
+
+    def release(self, client: int) -> None:
+        """Give up the update a client was to send: it gets the model next time."""
+        self.state.receivers[client] = True
+        self._released.add(client)
+
+    def finish(
+        self, plan: Plan, outcome: Sequence[bool | None], pending: Mapping[int, Pending]
+    ) -> RoundRecord:
+        """Make a new model of what got through; return what happened.
+
+        Parameters
+        ----------
+        plan : Plan
+            Of this round.
+        outcome : sequence of bool or None, shape (M,)
+            True delivered, False lost, None unknown.
+        pending : mapping of int to Pending
+            The updates of those that were delivered, at least.
+
+        Returns
+        -------
+        RoundRecord
+            Nobody has looked at the model yet, nor at the clock.
+        """
+        state, n_clients = self.state, len(outcome)
+        arrived = {client: pending[client] for client, yes in enumerate(outcome) if yes}
+        taken = self._inspect(plan.round, arrived)
+        delivered = np.array([client in taken for client in range(n_clients)])
+        refused = np.array([client in arrived for client in range(n_clients)]) & ~delivered
+        staleness = np.full(n_clients, -1, np.int64)
+        for client, sent in taken.items():
+            staleness[client] = state.version - sent.version
+        weights = state.weights.copy()
+        steps, passed = self.algorithm.apply(
+            state.model,
+            state.memory,
+            Arrivals(
+                delivered,
+                {client: sent.update for client, sent in taken.items()},
+                {c: sent.trained for c, sent in taken.items() if sent.trained is not None},
+                staleness,
+                weights,
+                plan.round,
+            ),
+        )
+        began = time.perf_counter()
+        # A refused update tells nothing of the channel's trade, and its client stays as old.
+        alarm = self.coordinator.observe(
+            [None if no else yes for yes, no in zip(outcome, refused, strict=True)]
+        )
+        self.scheduler_seconds += time.perf_counter() - began
+        if self.valuation is not None:
+            state.weights = self.valuation.take(plan.round, taken, weights).copy()
+        state.receivers[list(self._received - self._released)] = False
+        # Who was refused gets the model too, or would send the same for ever.
+        state.receivers |= delivered | refused
+        if len(state.worked):
+            state.worked[list(self._received)] = 1
+            state.worked[list(self._went_on)] += 1
+        state.round, state.version = plan.round, state.version + passed
+        return self._record(
+            plan, alarm, delivered=delivered, refused=refused, staleness=staleness,
+            weights=weights, steps=steps,
+        )  # fmt: skip
+
+    def _inspect(self, t: int, arrived: Mapping[int, Pending]) -> dict[int, Pending]:
+        """Return what a model can take of what arrived; shorten updates that are too long."""
+        taken = {
+            client: sent
+            for client, sent in arrived.items()
+            if not sent.problem and (self._alter is None or self._alter_one(t, client, sent))
+        }
+        if not taken:
+            return taken
+        norms = torch.stack([torch.linalg.vector_norm(sent.update) for sent in taken.values()])
+        lengths = (norms.to(torch.float64).cpu().numpy() * self.client_lr).tolist()
+        for (client, sent), length in zip(list(taken.items()), lengths, strict=True):
+            if not math.isfinite(length):
+                del taken[client]
+            elif self.clip_norm is not None and length > self.clip_norm:
+                sent.replace(sent.update * (self.clip_norm / length), self.client_lr)
+        return taken
+
+    def _alter_one(self, t: int, client: int, sent: Pending) -> bool:
+        """Let the user's function change an update; return whether a model could take it."""
+        assert self._alter is not None
+        row = sent.update
+        given = self._alter(t, client, row.clone())
+        if given is None:
+            return True
+        if (
+            not isinstance(given, torch.Tensor)
+            or given.shape != row.shape
+            or given.layout != row.layout
+            or given.is_complex()
+        ):
+            return False
+        sent.replace(given.detach().to(row), self.client_lr)
+        return True
+
+    def _record(self, plan: Plan, alarm: int | None, **happened: NDArray[Any]) -> RoundRecord:
+        coordinator, valued = self.coordinator, self.valuation
+        ages, priorities = coordinator.ages, coordinator.priorities
+        nothing = np.full(coordinator.n_clients, np.nan)
+        return RoundRecord(
+            round=plan.round,
+            accuracy=np.nan,
+            loss=np.nan,
+            client_accuracy=nothing.copy(),
+            accuracy_spread=np.nan,
+            ages=ages,
+            variance=float(age_variance(ages)),
+            assignment=plan.assignment,
+            alarm=-1 if alarm is None else alarm,
+            contributions=nothing.copy() if valued is None else valued.contributions.copy(),
+            errors=nothing.copy() if valued is None else valued.errors.copy(),
+            priorities=nothing.copy() if priorities is None else priorities,
+            channel_means=coordinator.channel_means,
+            trained=len(self._received) + len(self._went_on),
+            bytes_up=self.payload * int((plan.assignment >= 0).sum()),
+            bytes_down=self.payload * len(self._received),
+            seconds=0.0,
+            **happened,
+        )
+
+    # ------------------------------------------------------------------------------ saving
+
+    def to_tensors(self) -> dict[str, torch.Tensor]:
+        """Return everything but the counts as tensors, which are views of the present state."""
+        tensors = self._views()
+        saved = np.frombuffer(self.coordinator.to_bytes(), np.uint8).copy()
+        return {**tensors, "coordinator": torch.from_numpy(saved)}
+
+    def _views(self) -> dict[str, torch.Tensor]:
+        valued = {} if self.valuation is None else self.valuation.to_tensors()
+        return {**self.state.to_tensors(), **valued}
+
+    def restore(self, tensors: Mapping[str, torch.Tensor], round: int, version: int) -> None:
+        """Take back what `to_tensors` returned.
+
+        Raises
+        ------
+        KeyError, ValueError, FileError
+            If something is missing, or belongs to another problem.
+        """
+        data = tensors["coordinator"].numpy().tobytes()
+        saved, mine = Coordinator.from_bytes(data, "its coordinator"), self.coordinator
+        for name in ("n_clients", "n_channels", "seed", "run", "horizon"):
+            if getattr(saved, name) != getattr(mine, name):
+                raise ValueError(f"{saved!r} has another {name}")
+        if saved.policy.name != mine.policy.name:
+            raise ValueError(f"{saved!r} is of another policy than {mine.policy.name!r}")
+        if saved.round != round:
+            raise ValueError(f"{saved!r} is not of round {round}")
+        copy_into(self._views(), tensors)
+        self.coordinator = saved
+        self.state.round, self.state.version = round, version
+
+
+def _read_weights(weights: ArrayLike | None, n_clients: int) -> NDArray[np.float64]:
+    if weights is None:
+        return np.full(n_clients, 1.0 / n_clients)
+    zeta = np.asarray(weights, np.float64)
+    if zeta.shape != (n_clients,) or not np.isfinite(zeta).all() or (zeta < 0).any():
+        raise ParameterError(f"weights must be {n_clients} numbers >= 0, got {weights!r}")
+    if not zeta.sum() > 0:
+        raise ParameterError("weights must not all be 0")
+    return np.asarray(zeta / zeta.sum())

@@ -1,0 +1,184 @@
+"""Models of named arrays as rows of numbers, and what becomes of updates, as the server has it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from freshband.errors import ParameterError
+from freshband.federated.algorithms import Algorithm, Arrivals
+from freshband.flower.aggregation import Aggregation, Arrival, PaperAggregation
+from freshband.flower.wire import Arrays, Update
+
+__all__ = ["ArrayRule", "Rows", "open_rule"]
+
+_SINGLE, _DOUBLE = ("e", "f", "F"), ("d", "D")  # numpy's codes of floating-point types
+
+
+class Rows:
+    """Turns arrays of one model into rows and back; no number loses a digit.
+
+    A row holds the floating-point numbers, complex ones as two, half precision as single
+    precision: in half precision sums lose digits. Integers and truth values stay arrays.
+
+    Parameters
+    ----------
+    model : dict of arrays
+        Names, shapes and types of them all.
+
+    Examples
+    --------
+    >>> rows = Rows({"w": np.array([1.0, 2.0], np.float16), "seen": np.array(3)})
+    >>> rows.row({"w": np.array([4.0, 5.0], np.float16), "seen": np.array(6)})
+    tensor([4., 5.])
+    >>> rows.arrays(torch.tensor([7.0, 8.0]), {"seen": np.array(9)})
+    {'w': array([7., 8.], dtype=float16), 'seen': array(9)}
+    """
+
+    def __init__(self, model: Arrays) -> None:
+        kinds = {array.dtype.char for array in model.values()}
+        self._dtype = np.float64 if kinds & set(_DOUBLE) else np.float32
+        #: Zeros that take no memory.
+        self.like: Arrays = {
+            name: np.broadcast_to(np.zeros((), array.dtype), array.shape)
+            for name, array in model.items()
+        }
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.size * array.itemsize for array in self.like.values())
+
+    @property
+    def is_half(self) -> bool:
+        """Whether every array is of half precision."""
+        return {array.dtype for array in self.like.values()} == {np.dtype(np.float16)}
+
+    def check_one_type(self) -> None:
+        """Refuse a model that is not all numbers of one floating-point type."""
+        kinds = {array.dtype for array in self.like.values()}
+        if len(kinds) != 1 or next(iter(kinds)).kind != "f":
+            raise ParameterError(
+                "the model must be of one floating-point type for freshband's algorithms and "
+                f"contributions, got {sorted(map(str, kinds))}; a StrategyAggregation takes any"
+            )
+
+    def row(self, arrays: Mapping[str, NDArray[Any]]) -> torch.Tensor:
+        """Return the floating-point numbers of a model as a new row."""
+        parts = [np.zeros(0, self._dtype)]
+        for name, like in self.like.items():
+            if _in_row(like):
+                flat = np.asarray(arrays[name], like.dtype).ravel()
+                parts.append(flat.view(like.real.dtype).astype(self._dtype))
+        return torch.from_numpy(np.concatenate(parts))
+
+    def arrays(self, row: torch.Tensor, rest: Mapping[str, NDArray[Any]]) -> Arrays:
+        """Return the model of a row, as new arrays; what no row holds is taken from ``rest``."""
+        numbers, at, found = row.numpy(), 0, {}
+        for name, like in self.like.items():
+            if not _in_row(like):
+                found[name] = rest[name]
+                continue
+            end = at + like.size * (2 if like.dtype.kind == "c" else 1)
+            part = numbers[at:end].astype(like.real.dtype)
+            found[name] = part.view(like.dtype).reshape(like.shape)
+            at = end
+        return found
+
+
+def _in_row(like: NDArray[Any]) -> bool:
+    return like.dtype.char in (*_SINGLE, *_DOUBLE)
+
+
+@dataclasses.dataclass(eq=False)
+class ArrayRule:
+    """Lets an `Aggregation` of arrays move the server's row.
+
+    Parameters
+    ----------
+    aggregation : Aggregation
+        What becomes of what got through.
+    rows : Rows
+        How arrays become rows.
+    rest : dict of arrays
+        The model's arrays that no row holds, or all; the present ones from round to round.
+    held, starts : dicts
+        Updates by client, and the models they began from by version, as the loop keeps them.
+    """
+
+    aggregation: Aggregation
+    rows: Rows
+    rest: Arrays
+    held: Mapping[int, Update]
+    starts: Mapping[int, Arrays]
+    everybody_trains: bool = False
+    needs_models: bool = True
+
+    def open_memory(self, model: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return nothing: an aggregation keeps what it remembers."""
+        return {}
+
+    def apply(
+        self, model: torch.Tensor, memory: dict[str, torch.Tensor], arrivals: Arrivals
+    ) -> tuple[NDArray[np.float64], int]:
+        """Hand what arrived to the aggregation, and take the model it makes of it."""
+        taken = []
+        for client in np.flatnonzero(arrivals.delivered).tolist():
+            sent, staleness = self.held[client], int(arrivals.staleness[client])
+            arrays = self.rows.arrays(arrivals.models[client], sent.arrays)
+            update = dataclasses.replace(sent, arrays=arrays)
+            taken.append(Arrival(client, update, self.starts[sent.version], staleness))
+        present = self.rows.arrays(model, self.rest)
+        self.rest, steps, passed = self.aggregation.aggregate(
+            arrivals.round, present, taken, arrivals.weights
+        )
+        model.copy_(self.rows.row(self.rest))
+        return steps, passed
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rounded:
+    """Another rule, for a model of half precision: its numbers are those that are handed out."""
+
+    rule: Algorithm
+
+    @property
+    def everybody_trains(self) -> bool:
+        """As the rule has it."""
+        return self.rule.everybody_trains
+
+    @property
+    def needs_models(self) -> bool:
+        """As the rule has it."""
+        return self.rule.needs_models
+
+    def open_memory(self, model: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return what the rule remembers."""
+        return self.rule.open_memory(model)
+
+    def apply(
+        self, model: torch.Tensor, memory: dict[str, torch.Tensor], arrivals: Arrivals
+    ) -> tuple[NDArray[np.float64], int]:
+        """Let the rule move the model, then round it."""
+        moved = self.rule.apply(model, memory, arrivals)
+        model.copy_(model.to(torch.float16))
+        return moved
+
+
+def open_rule(
+    aggregation: Aggregation | PaperAggregation,
+    rows: Rows,
+    model: Arrays,
+    held: Mapping[int, Update],
+    starts: Mapping[int, Arrays],
+) -> Algorithm:
+    """Return what moves the server's row; the arguments are those of `ArrayRule`."""
+    if not isinstance(aggregation, PaperAggregation):
+        return ArrayRule(aggregation, rows, model, held, starts)
+    rows.check_one_type()
+    return _Rounded(aggregation.rule) if rows.is_half else aggregation.rule
