@@ -113,6 +113,7 @@ def build_rounds(
         ),
         weights=np.asarray(sizes) if settings.weights == "size" else None,
         evaluate=examine,
+        local_rounds=settings.local_rounds,
         clip_norm=settings.clip_norm,
         checkpoint=checkpoint,
         **options,

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from freshband.errors import ParameterError
 from freshband.federated.algorithms import Algorithm, Arrivals
+from freshband.federated.valuation import Valuation
 from freshband.flower.aggregation import Aggregation, Arrival, PaperAggregation
 from freshband.flower.wire import Arrays, Update
 
-__all__ = ["ArrayRule", "Rows", "open_rule"]
+__all__ = ["ArrayRule", "Rows", "open_rule", "step_of"]
 
 _SINGLE, _DOUBLE = ("e", "f", "F"), ("d", "D")  # numpy's codes of floating-point types
 
@@ -31,19 +32,26 @@ class Rows:
     model : dict of arrays
         Names, shapes and types of them all.
 
+    Attributes
+    ----------
+    like : dict of arrays
+        Zeros that take no memory.
+    rest : dict of arrays
+        Where the server's model is at present; rows leave out its integers and truth values.
+
     Examples
     --------
     >>> rows = Rows({"w": np.array([1.0, 2.0], np.float16), "seen": np.array(3)})
     >>> rows.row({"w": np.array([4.0, 5.0], np.float16), "seen": np.array(6)})
     tensor([4., 5.])
-    >>> rows.arrays(torch.tensor([7.0, 8.0]), {"seen": np.array(9)})
-    {'w': array([7., 8.], dtype=float16), 'seen': array(9)}
+    >>> rows.arrays(torch.tensor([7.0, 8.0]))
+    {'w': array([7., 8.], dtype=float16), 'seen': array(3)}
     """
 
     def __init__(self, model: Arrays) -> None:
         kinds = {array.dtype.char for array in model.values()}
         self._dtype = np.float64 if kinds & set(_DOUBLE) else np.float32
-        #: Zeros that take no memory.
+        self.rest = model
         self.like: Arrays = {
             name: np.broadcast_to(np.zeros((), array.dtype), array.shape)
             for name, array in model.items()
@@ -77,8 +85,9 @@ class Rows:
                 parts.append(flat.view(like.real.dtype).astype(self._dtype))
         return torch.from_numpy(np.concatenate(parts))
 
-    def arrays(self, row: torch.Tensor, rest: Mapping[str, NDArray[Any]]) -> Arrays:
-        """Return the model of a row, as new arrays; what no row holds is taken from ``rest``."""
+    def arrays(self, row: torch.Tensor, rest: Arrays | None = None) -> Arrays:
+        """Return the model of a row, as new arrays; what no row holds is that of ``rest``."""
+        rest = self.rest if rest is None else rest
         numbers, at, found = row.numpy(), 0, {}
         for name, like in self.like.items():
             if not _in_row(like):
@@ -105,15 +114,12 @@ class ArrayRule:
         What becomes of what got through.
     rows : Rows
         How arrays become rows.
-    rest : dict of arrays
-        The model's arrays that no row holds, or all; the present ones from round to round.
     held, starts : dicts
         Updates by client, and the models they began from by version, as the loop keeps them.
     """
 
     aggregation: Aggregation
     rows: Rows
-    rest: Arrays
     held: Mapping[int, Update]
     starts: Mapping[int, Arrays]
     everybody_trains: bool = False
@@ -133,11 +139,10 @@ class ArrayRule:
             arrays = self.rows.arrays(arrivals.models[client], sent.arrays)
             update = dataclasses.replace(sent, arrays=arrays)
             taken.append(Arrival(client, update, self.starts[sent.version], staleness))
-        present = self.rows.arrays(model, self.rest)
-        self.rest, steps, passed = self.aggregation.aggregate(
-            arrivals.round, present, taken, arrivals.weights
+        self.rows.rest, steps, passed = self.aggregation.aggregate(
+            arrivals.round, self.rows.arrays(model), taken, arrivals.weights
         )
-        model.copy_(self.rows.row(self.rest))
+        model.copy_(self.rows.row(self.rows.rest))
         return steps, passed
 
 
@@ -173,12 +178,18 @@ class _Rounded:
 def open_rule(
     aggregation: Aggregation | PaperAggregation,
     rows: Rows,
-    model: Arrays,
     held: Mapping[int, Update],
     starts: Mapping[int, Arrays],
 ) -> Algorithm:
     """Return what moves the server's row; the arguments are those of `ArrayRule`."""
     if not isinstance(aggregation, PaperAggregation):
-        return ArrayRule(aggregation, rows, model, held, starts)
+        return ArrayRule(aggregation, rows, held, starts)
     rows.check_one_type()
     return _Rounded(aggregation.rule) if rows.is_half else aggregation.rule
+
+
+def step_of(aggregation: Aggregation | PaperAggregation, valuation: Valuation | None) -> float:
+    """Return the clients' step `η`; where nobody says, an update is the way itself."""
+    if isinstance(aggregation, PaperAggregation):
+        return aggregation.settings.client_lr
+    return 1.0 if valuation is None else valuation.client_lr
