@@ -1,4 +1,4 @@
-"""Models of named arrays as rows of numbers, and what becomes of updates, as the server has it."""
+"""Models of named arrays as rows of numbers, which is what the server computes with."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from freshband.federated.valuation import Valuation
 from freshband.flower.aggregation import Aggregation, Arrival, PaperAggregation
 from freshband.flower.wire import Arrays, Update
 
-__all__ = ["ArrayRule", "Rows", "open_rule", "step_of"]
+__all__ = ["ArrayRule", "Rows", "open_rule"]
 
 _SINGLE, _DOUBLE = ("e", "f", "F"), ("d", "D")  # numpy's codes of floating-point types
 
@@ -62,19 +62,10 @@ class Rows:
         """Bytes of all arrays."""
         return sum(array.size * array.itemsize for array in self.like.values())
 
-    @property
-    def is_half(self) -> bool:
-        """Whether every array is of half precision."""
-        return {array.dtype for array in self.like.values()} == {np.dtype(np.float16)}
-
-    def check_one_type(self) -> None:
-        """Refuse a model that is not all numbers of one floating-point type."""
-        kinds = {array.dtype for array in self.like.values()}
-        if len(kinds) != 1 or next(iter(kinds)).kind != "f":
-            raise ParameterError(
-                "the model must be of one floating-point type for freshband's algorithms and "
-                f"contributions, got {sorted(map(str, kinds))}; a StrategyAggregation takes any"
-            )
+    def round(self, row: torch.Tensor) -> None:
+        """Round a row to the numbers that are handed out, where all are of half precision."""
+        if {array.dtype.char for array in self.like.values()} == {"e"}:
+            row.copy_(row.to(torch.float16))
 
     def row(self, arrays: Mapping[str, NDArray[Any]]) -> torch.Tensor:
         """Return the floating-point numbers of a model as a new row."""
@@ -146,50 +137,23 @@ class ArrayRule:
         return steps, passed
 
 
-@dataclasses.dataclass(frozen=True)
-class _Rounded:
-    """Another rule, for a model of half precision: its numbers are those that are handed out."""
-
-    rule: Algorithm
-
-    @property
-    def everybody_trains(self) -> bool:
-        """As the rule has it."""
-        return self.rule.everybody_trains
-
-    @property
-    def needs_models(self) -> bool:
-        """As the rule has it."""
-        return self.rule.needs_models
-
-    def open_memory(self, model: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return what the rule remembers."""
-        return self.rule.open_memory(model)
-
-    def apply(
-        self, model: torch.Tensor, memory: dict[str, torch.Tensor], arrivals: Arrivals
-    ) -> tuple[NDArray[np.float64], int]:
-        """Let the rule move the model, then round it."""
-        moved = self.rule.apply(model, memory, arrivals)
-        model.copy_(model.to(torch.float16))
-        return moved
-
-
 def open_rule(
     aggregation: Aggregation | PaperAggregation,
+    valuation: Valuation | None,
     rows: Rows,
     held: Mapping[int, Update],
     starts: Mapping[int, Arrays],
-) -> Algorithm:
-    """Return what moves the server's row; the arguments are those of `ArrayRule`."""
-    if not isinstance(aggregation, PaperAggregation):
-        return ArrayRule(aggregation, rows, held, starts)
-    rows.check_one_type()
-    return _Rounded(aggregation.rule) if rows.is_half else aggregation.rule
-
-
-def step_of(aggregation: Aggregation | PaperAggregation, valuation: Valuation | None) -> float:
-    """Return the clients' step `η`; where nobody says, an update is the way itself."""
+) -> tuple[Algorithm, float]:
+    """Return what moves the server's row, and the clients' step `η`."""
+    kinds = {array.dtype for array in rows.like.values()}
+    is_own = isinstance(aggregation, PaperAggregation)
+    if (is_own or valuation is not None) and [kind.kind for kind in kinds] != ["f"]:
+        raise ParameterError(
+            "the model must be of one floating-point type for freshband's algorithms and "
+            f"contributions, got {sorted(map(str, kinds))}; a StrategyAggregation takes any"
+        )
     if isinstance(aggregation, PaperAggregation):
-        return aggregation.settings.client_lr
-    return 1.0 if valuation is None else valuation.client_lr
+        return aggregation.rule, aggregation.settings.client_lr
+    # Where nobody names a step, an update is the way itself.
+    client_lr = 1.0 if valuation is None else valuation.client_lr
+    return ArrayRule(aggregation, rows, held, starts), client_lr

@@ -1,16 +1,9 @@
-"""The paper's asynchronous round as a loop for a ServerApp, on Flower's Message API.
+"""The round of `freshband.federated.server` over Flower's Message API: orders out, answers in.
 
-Each round
-
-1. the coordinator gives every client a channel,
-2. the model goes to the clients whose update got through the round before, at first to everybody;
-   they train, and answer over their channel; the others' updates stay pending,
-3. the server pulls what has arrived, until everybody was heard or the deadline is over,
-4. the uplink says what got through, the aggregation applies it, and the scheduler learns from the
-   acknowledgements alone.
-
-An answer that comes later than its round is a pending update like any other: it counts in the
-round it arrives, as stale as it is.
+The server pulls what has arrived until everybody was heard or the deadline is over; the uplink says
+what of it got through, and these acknowledgements are all the scheduler learns from. An answer that
+comes later than its round is a pending update like any other: it counts in the round it arrives, as
+stale as it is.
 """
 
 from __future__ import annotations
@@ -37,7 +30,7 @@ from freshband.federated.uplink import Uplink
 from freshband.federated.valuation import Valuation
 from freshband.flower.aggregation import Aggregation, PaperAggregation
 from freshband.flower.roster import Roster, pauses
-from freshband.flower.rows import Rows, open_rule, step_of
+from freshband.flower.rows import Rows, open_rule
 from freshband.flower.saving import load_run, save_run
 from freshband.flower.wire import (
     RECORD,
@@ -154,16 +147,14 @@ class AsyncRounds:
         self._sent: dict[str, _Sent] = {}
         self._failed: set[int] = set()
         self._roster = Roster(grid, n_clients)
-        initial = read_model(model)
-        self.rows = Rows(initial)
-        if valuation is not None:
-            self.rows.check_one_type()
+        self.rows = Rows(read_model(model))
+        rule, client_lr = open_rule(aggregation, valuation, self.rows, self.held, self.starts)
         self.server = FederatedServer(
-            self.rows.row(initial),
+            self.rows.row(self.rows.rest),
             coordinator=coordinator,
-            algorithm=open_rule(aggregation, self.rows, self.held, self.starts),
+            algorithm=rule,
             rounds=rounds,
-            client_lr=step_of(aggregation, valuation),
+            client_lr=client_lr,
             payload=self.rows.nbytes,
             weights=weights,
             valuation=valuation,
@@ -223,6 +214,7 @@ class AsyncRounds:
         outcome = self._acknowledged(plan)
         arrived = {client: self._pending(client) for client, yes in enumerate(outcome) if yes}
         record = self.server.finish(plan, outcome, arrived)
+        self.rows.round(self.server.state.model)
         self._forget(record)
         found = {} if self.evaluate is None else dict(self.evaluate(plan.round, self.arrays) or {})
         record = dataclasses.replace(
