@@ -89,6 +89,20 @@ class FederatedServer:
     alter_update : callable, optional
         ``alter_update(round, client, update)`` sees every update that gets through and may return
         another in its place.
+
+    Examples
+    --------
+    >>> from freshband.federated.algorithms import build_algorithm
+    >>> server = FederatedServer(
+    ...     torch.zeros(2), coordinator=Coordinator("random", n_clients=2, n_channels=3), rounds=9,
+    ...     algorithm=build_algorithm(Training(client_lr=0.5)), client_lr=0.5, payload=8,
+    ... )
+    >>> plan = server.plan()
+    >>> version = server.hand_out(plan.receivers.tolist())
+    >>> sent = {client: Pending(torch.ones(2), version) for client in range(2)}
+    >>> record = server.finish(plan, [True, None], sent)  # nothing is known of client 1
+    >>> record.delivered.tolist(), server.state.model
+    ([True, False], tensor([-0.5000, -0.5000]))
     """
 
     def __init__(
