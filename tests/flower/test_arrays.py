@@ -14,7 +14,13 @@ from torch import nn
 
 from freshband.errors import FileError, ParameterError
 from freshband.federated import Training
-from freshband.flower import DeadlineUplink, StrategyAggregation, build_rounds, channel_mod
+from freshband.flower import (
+    DeadlineUplink,
+    SimulatedUplink,
+    StrategyAggregation,
+    build_rounds,
+    channel_mod,
+)
 from freshband.flower.template.task import Task
 from freshband.flower.wire import to_arrays, to_record
 from tests.flower.playground import Playground
@@ -303,6 +309,53 @@ def test_the_model_without_a_client_has_its_arrays():
             expected = (before[name] - zeta * own) / (1 - zeta)
             np.testing.assert_allclose(rest[name], expected, atol=2e-3, err_msg=name)
     assert len(seen) == 2 * CLIENTS
+
+
+def way(step, client):
+    """Return where `going_client` goes with every training, from wherever it is."""
+    return step * np.cos((1 + client) * np.arange(600))
+
+
+def test_a_client_that_is_not_heard_goes_on_from_what_it_kept():
+    """Over a real link nobody but the client has the update that waits."""
+    uplink = DeadlineUplink(n_channels=5, deadline=0.3)
+    config = {**SMALL, "local_rounds": 2}
+    rounds = play(ONLY, going_client(0.5), config, aggregation=None, uplink=uplink)
+    rounds.grid.holds = lambda client, order: client == 0 and order["task"] == "train"
+    first, second = rounds.step(), rounds.step()
+    assert first.delivered.tolist() == [False, True, True]
+    assert (second.delivered.tolist(), second.trained) == ([True] * 3, 3)
+    orders = [order for client, order in rounds.grid.log if client == 0 and order["round"]]
+    assert [(order["task"], order["further"]) for order in orders] == [
+        ("train", False), ("resend", True),
+    ]  # fmt: skip
+    went = [way(0.5, client) for client in range(3)]
+    expected = ONLY["w"] + (went[1] + went[2]) / 2 + (2 * went[0] + went[1] + went[2]) / 3
+    np.testing.assert_allclose(rounds.model["w"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["it fails", "it never answers"])
+def test_an_update_that_waits_counts_whatever_becomes_of_going_on(how):
+    def fail(message, context, call_next):
+        if message.content["freshband"].get("further", False):
+            raise ValueError("no such thing")
+        return call_next(message, context)
+
+    played = []
+    for config in (SMALL, {**SMALL, "local_rounds": 3}):
+        settings = Training(**config)
+        uplink = SimulatedUplink(settings.build_channels(), 8, settings.seed, deadline=0.1)
+        app = going_client(0.5, mods=[fail] if how == "it fails" else [])
+        rounds = play(ONLY, app, config, aggregation=None, uplink=uplink)
+        if how == "it never answers":
+            rounds.grid.holds = lambda client, order: order["further"]
+        played.append((list(rounds), rounds.model["w"]))
+    (plain, model), (eager, same) = played
+    assert sum(record.trained for record in eager) > sum(record.trained for record in plain)
+    for mine, other in zip(eager, plain, strict=True):
+        assert mine.delivered.tolist() == other.delivered.tolist()
+        assert mine.staleness.tolist() == other.staleness.tolist()
+    np.testing.assert_array_equal(same, model)
 
 
 class Normalised(Task):

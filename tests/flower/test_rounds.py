@@ -85,9 +85,17 @@ def assert_same_model(rounds, module):
         {"algorithm": "fedbuff", "buffer_size": 3},
         {"clip_norm": 0.2, "scheduler": "random"},
         {"served": "average", "aggregation": "fixed"},
+        {"algorithm": "fedavg"},
+        {"algorithm": "fedavg", "matching": "priority", "weights": "contribution"},
+        {"local_rounds": 3},
+        {"local_rounds": 3, "served": "average", "matching": "priority", "weights": "contribution"},
+        {"local_rounds": 3, "clip_norm": 0.2, "algorithm": "fedasync", "scheduler": "random"},
     ],
-    ids=["paper", "sizes", "priority", "fedce", "fedasync", "fedbuff", "clipped", "averaged"],
-)
+    ids=[
+        "paper", "sizes", "priority", "fedce", "fedasync", "fedbuff", "clipped", "averaged",
+        "fedavg", "fedavg-valued", "eager", "eager-valued", "eager-clipped",
+    ],
+)  # fmt: skip
 def test_simulated_uplink_is_the_run_of_one_process(more):
     config = {**SMALL, **more}
     rounds, _ = play(config)
@@ -96,7 +104,8 @@ def test_simulated_uplink_is_the_run_of_one_process(more):
     assert_same(records, others)
     assert_same_model(rounds, module)
     assert sum(record.delivered.sum() for record in records) > 0
-    assert any((record.staleness > 0).any() for record in records)  # something was kept and sent
+    stale = any((record.staleness > 0).any() for record in records)  # something was kept and sent
+    assert stale is (config.get("algorithm") != "fedavg")
 
 
 @pytest.mark.parametrize(
@@ -106,8 +115,11 @@ def test_simulated_uplink_is_the_run_of_one_process(more):
         {"algorithm": "fedasync"},
         {"algorithm": "fedbuff"},
         {"served": "average"},
+        {"algorithm": "fedavg"},
+        {"local_rounds": 3},
+        {"local_rounds": 3, "served": "average"},
     ],
-    ids=lambda rule: "-".join(rule.values()),
+    ids=lambda rule: "-".join(map(str, rule.values())),
 )
 def test_killed_and_resumed_is_the_run_never_killed(rule, tmp_path):
     """Whatever the round it is killed in, updates that wait to be delivered are the same."""
@@ -321,10 +333,6 @@ def test_what_does_not_fit_together_is_refused():
         play(SMALL, uplink=DeadlineUplink(n_channels=3, deadline=1.0))
     with pytest.raises(ParameterError, match="global_minus"):
         play({**SMALL, "matching": "priority", "loo": "buffer"})
-    with pytest.raises(ParameterError, match="fedavg"):
-        play({**SMALL, "algorithm": "fedavg"})
-    with pytest.raises(ParameterError, match="local_rounds must be 1 over Flower"):
-        play({**SMALL, "local_rounds": 2})
     wanting = StrategyAggregation(strategy.FedAvg(min_available_nodes=5))
     rounds, _ = play(SMALL, aggregation=wanting)
     with pytest.raises(ParameterError, match="5 nodes"):

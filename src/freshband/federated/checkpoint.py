@@ -163,13 +163,7 @@ def has_checkpoint(folder: str | os.PathLike[str]) -> bool:
 
 
 def tensors_of(tensors: Mapping[str, torch.Tensor], owner: str) -> dict[str, torch.Tensor]:
-    """Return the tensors whose names begin with that of an owner, without it.
-
-    Examples
-    --------
-    >>> tensors_of({"model.w": torch.ones(1), "round": torch.ones(1)}, "model.")
-    {'w': tensor([1.])}
-    """
+    """Return the tensors whose names begin with that of an owner, without it."""
     size = len(owner)
     return {name[size:]: tensor for name, tensor in tensors.items() if name.startswith(owner)}
 

@@ -35,11 +35,10 @@ from freshband.federated.models import build_model
 from freshband.federated.own_things import check_own_things, check_settings
 from freshband.federated.partition import Partition, split_samples
 from freshband.federated.records import RoundRecord
-from freshband.federated.server import AlterUpdate, FederatedServer, Plan
+from freshband.federated.server import AlterUpdate, FederatedServer, Plan, parts_of
 from freshband.federated.settings import Training
 from freshband.federated.state import PendingUpdates, ServerState, copy_into
 from freshband.federated.uplink import SimulatedUplink
-from freshband.federated.valuation import Valuation
 
 __all__ = ["Federation", "train_together"]
 
@@ -87,10 +86,7 @@ class Federation:
             alter_update=alter_update,
         )  # fmt: skip
         self.channels = chosen.build_channels() if channels is None else channels
-        coordinator = Coordinator(
-            chosen.policy(), chosen.clients, self.channels.n_channels, chosen.seed,
-            run=chosen.run, horizon=chosen.rounds,
-        )  # fmt: skip
+        parts = parts_of(chosen, self.channels.n_channels)
         device = pick_device(chosen.device)
         whole = (
             dataset
@@ -122,35 +118,23 @@ class Federation:
         self._batches = Batches(chosen.seed, chosen.run, chosen.local_steps, chosen.batch_size)
         self._tastes = _class_shares(self.partition, self.dataset)
         self._uplink = SimulatedUplink(self.channels, chosen.rounds, chosen.seed, chosen.run)
-        self.server = self._open_server(coordinator, alter_update)
+        self.server = self._open_server(alter_update=alter_update, **parts)
         self.pending = self._open_pending()
         self._plan: Plan | None = None
         self._further: dict[int, torch.Tensor] = {}  # what clients that wait add, by client
 
-    def _open_server(
-        self, coordinator: Coordinator, alter_update: AlterUpdate | None
-    ) -> FederatedServer:
+    def _open_server(self, **parts: Any) -> FederatedServer:
         chosen = self.settings
         dtype = torch.float64 if chosen.precision == "float64" else torch.float32
         model = Layout(self._module).read(self._module)
         model = model.to(device=self.dataset.train_images.device, dtype=dtype)
-        rule = chosen.contribution_rule
-        valuation = None if rule is None else Valuation(
-            chosen.clients, chosen.client_lr, rule=rule, loo=chosen.loo,
-            cold_start=chosen.cold_start, weigh=chosen.weights == "contribution",
-        )  # fmt: skip
         return FederatedServer(
             model,
-            coordinator=coordinator,
             algorithm=build_algorithm(chosen),
-            rounds=chosen.rounds,
             client_lr=chosen.client_lr,
             payload=model.element_size() * len(model),
             weights=self.partition.sizes if chosen.weights == "size" else None,
-            valuation=valuation,
-            local_rounds=chosen.local_rounds,
-            clip_norm=chosen.clip_norm,
-            alter_update=alter_update,
+            **parts,
         )
 
     def _open_pending(self) -> PendingUpdates:
@@ -215,7 +199,10 @@ class Federation:
         server, pending = self.server, self.pending
         self._plan = plan = server.plan()
         if server.valuation is not None:
-            pending.errors[plan.receivers] = self._errors_without(plan.receivers)
+            rest = server.valuation.models_without(
+                server.state.model, server.state.weights, plan.receivers
+            )
+            pending.errors[plan.receivers] = self._errors_of(rest, plan.receivers)
         pending.downloaded[plan.receivers] = server.hand_out(plan.receivers.tolist())
         server.go_on(plan.further.tolist())
         model = server.state.model
@@ -245,12 +232,12 @@ class Federation:
     def _draw(self, round: int, client: int) -> NDArray[np.int64]:
         return self._batches.draw(self.partition.train[client], round=round, client=client)
 
-    def _errors_without(self, who: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the error of the model without each client on its validation samples (35)."""
+    def _errors_of(self, models: torch.Tensor, who: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the error of each client's model on its validation samples (35)."""
         most = self.settings.n_error_samples
         trials = [
             Trial(row, self.partition.val[client][:most])
-            for row, client in zip(self.server.models_without(who), who, strict=True)
+            for row, client in zip(models, who, strict=True)
         ]
         tried = np.array([len(trial.samples) for trial in trials])
         return np.asarray(1.0 - self.clients.count_correct(trials) / tried)

@@ -27,11 +27,12 @@ from freshband.coordinator import Coordinator
 from freshband.errors import ParameterError
 from freshband.federated.algorithms import Algorithm, Arrivals, served_model
 from freshband.federated.records import RoundRecord
+from freshband.federated.settings import Training
 from freshband.federated.state import Pending, ServerState, copy_into
 from freshband.federated.valuation import Valuation
 from freshband.parameters import whole_number
 
-__all__ = ["AlterUpdate", "FederatedServer", "Plan"]
+__all__ = ["AlterUpdate", "FederatedServer", "Plan", "parts_of"]
 
 AlterUpdate = Callable[[int, int, torch.Tensor], Any]
 
@@ -88,6 +89,20 @@ class FederatedServer:
     alter_update : callable, optional
         ``alter_update(round, client, update)`` sees every update that gets through and may return
         another in its place.
+
+    Examples
+    --------
+    >>> from freshband.federated.algorithms import build_algorithm
+    >>> server = FederatedServer(
+    ...     torch.zeros(2), coordinator=Coordinator("random", n_clients=2, n_channels=3), rounds=9,
+    ...     algorithm=build_algorithm(Training(client_lr=0.5)), client_lr=0.5, payload=8,
+    ... )
+    >>> plan = server.plan()
+    >>> version = server.hand_out(plan.receivers.tolist())
+    >>> sent = {client: Pending(torch.ones(2), version) for client in range(2)}
+    >>> record = server.finish(plan, [True, None], sent)  # nothing is known of client 1
+    >>> record.delivered.tolist(), server.state.model
+    ([True, False], tensor([-0.5000, -0.5000]))
     """
 
     def __init__(
@@ -152,11 +167,6 @@ class FederatedServer:
         receives = state.receivers | self.algorithm.everybody_trains
         goes_on = ~receives[: len(state.worked)] & (state.worked < self.local_rounds)
         return Plan(state.round + 1, assignment, np.flatnonzero(receives), np.flatnonzero(goes_on))
-
-    def models_without(self, who: NDArray[np.int64]) -> torch.Tensor:
-        """Return the present model without each of these clients (42), shape (len(who), P)."""
-        assert self.valuation is not None
-        return self.valuation.models_without(self.state.model, self.state.weights, who)
 
     def hand_out(self, clients: Iterable[int]) -> int:
         """Note that the model went to these clients; return its version."""
@@ -324,6 +334,24 @@ class FederatedServer:
         copy_into(self._views(), tensors)
         self.coordinator = saved
         self.state.round, self.state.version = round, version
+
+
+def parts_of(settings: Training, n_channels: int) -> dict[str, Any]:
+    """Return what the settings of a run say of its server, as arguments of `FederatedServer`."""
+    rule = settings.contribution_rule
+    return {
+        "coordinator": Coordinator(
+            settings.policy(), settings.clients, n_channels, settings.seed,
+            run=settings.run, horizon=settings.rounds,
+        ),
+        "rounds": settings.rounds,
+        "valuation": None if rule is None else Valuation(
+            settings.clients, settings.client_lr, rule=rule, loo=settings.loo,
+            cold_start=settings.cold_start, weigh=settings.weights == "contribution",
+        ),
+        "local_rounds": settings.local_rounds,
+        "clip_norm": settings.clip_norm,
+    }  # fmt: skip
 
 
 def _read_weights(weights: ArrayLike | None, n_clients: int) -> NDArray[np.float64]:

@@ -92,7 +92,7 @@ class Aggregation(Protocol):
 
 
 class PaperAggregation:
-    """The algorithms of `freshband.federated.algorithms`: the paper's rule, FedAsync, FedBuff.
+    """The algorithms of `freshband.federated.algorithms`: the paper's rule and the others.
 
     Parameters
     ----------
@@ -102,16 +102,6 @@ class PaperAggregation:
     """
 
     def __init__(self, settings: Training) -> None:
-        if settings.algorithm == "fedavg":
-            raise ParameterError(
-                "algorithm must be async, fedasync or fedbuff over Flower, got 'fedavg'; for "
-                "averaging there is StrategyAggregation(FedAvg())"
-            )
-        if settings.local_rounds > 1:
-            raise ParameterError(
-                "local_rounds must be 1 over Flower: clients train when they are told to, got "
-                f"{settings.local_rounds}"
-            )
         self.settings = settings
         self.rule = build_algorithm(settings)
 

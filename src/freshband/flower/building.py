@@ -10,11 +10,10 @@ import numpy as np
 from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
-from freshband.coordinator import Coordinator
 from freshband.errors import ParameterError
+from freshband.federated.server import parts_of
 from freshband.federated.settings import Training
 from freshband.federated.uplink import SimulatedUplink, Uplink
-from freshband.federated.valuation import Valuation
 from freshband.flower.aggregation import Aggregation, PaperAggregation
 from freshband.flower.server import AsyncRounds, Evaluate
 
@@ -78,12 +77,7 @@ def build_rounds(
     link = uplink or SimulatedUplink(
         settings.build_channels(), settings.rounds, settings.seed, settings.run
     )
-    coordinator = Coordinator(
-        settings.policy(), settings.clients, link.n_channels, settings.seed,
-        run=settings.run, horizon=settings.rounds,
-    )  # fmt: skip
-    rule = settings.contribution_rule
-    if rule is not None and settings.loo != "global_minus":
+    if settings.contribution_rule is not None and settings.loo != "global_minus":
         raise ParameterError(
             f"loo must be 'global_minus' over Flower, where clients leave themselves out, got "
             f"{settings.loo!r}"
@@ -98,22 +92,11 @@ def build_rounds(
     return AsyncRounds(
         grid,
         model,
-        coordinator=coordinator,
         uplink=link,
         aggregation=aggregation or PaperAggregation(settings),
-        rounds=settings.rounds,
-        valuation=None
-        if rule is None
-        else Valuation(
-            settings.clients,
-            settings.client_lr,
-            rule=rule,
-            cold_start=settings.cold_start,
-            weigh=settings.weights == "contribution",
-        ),
         weights=np.asarray(sizes) if settings.weights == "size" else None,
         evaluate=examine,
-        clip_norm=settings.clip_norm,
         checkpoint=checkpoint,
+        **parts_of(settings, link.n_channels),
         **options,
     )

@@ -62,19 +62,23 @@ def channel_mod(
             return call_next(message, context)
         if order.task == "hello":
             return _answer(message, client=int(context.node_config.get("partition-id", -1)))
-        if order.task == "resend":
+        kept = _name_of(context, _SENT) == (str(context.run_id), order.round)
+        if order.task == "resend" and not kept:
+            return _answer(message, order=order.round, lost=1)
+        if order.task == "resend" and not order.further:
             return _resend(message, context, order, on_channel)
+        said: dict[str, int | float] = {"order": order.round}
+        if order.task == "resend":  # go on from the update that was kept
+            said |= cast(dict[str, int | float], dict(context.state[f"{_SENT}.said"]))
+            for name in list(message.content.array_records):
+                message.content[name] = context.state[f"{_SENT}.arrays"]
         _note_taken(context, order)
-        error = None
         if order.value and measure_error is not None:
-            error = measure_error(_without(message, context, order), context)
+            said["error"] = float(measure_error(_without(message, context, order), context))
         del message.content[RECORD]  # the user's function sees a message of its strategy
         reply = call_next(message, context)
         if reply.has_error():
             return reply
-        said: dict[str, int | float] = {"order": order.round}
-        if error is not None:
-            said["error"] = float(error)
         if order.keep or order.value:
             _keep(context, order, reply, said)
         if on_channel is not None:
@@ -92,10 +96,7 @@ def _answer(message: Message, **said: int) -> Message:
 def _resend(
     message: Message, context: Context, order: Order, on_channel: OnChannel | None
 ) -> Message:
-    """Answer with the update that was kept, or say that there is none."""
-    kept = _name_of(context, _SENT)
-    if kept != (str(context.run_id), order.round):
-        return _answer(message, order=order.round, lost=1)
+    """Answer with the update that was kept."""
     content = RecordDict(
         {
             "arrays": context.state[f"{_SENT}.arrays"],

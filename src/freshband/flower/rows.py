@@ -1,4 +1,4 @@
-"""Models of named arrays as rows of numbers, and what becomes of updates, as the server has it."""
+"""Models of named arrays as rows of numbers, which is what the server computes with."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from freshband.errors import ParameterError
 from freshband.federated.algorithms import Algorithm, Arrivals
+from freshband.federated.valuation import Valuation
 from freshband.flower.aggregation import Aggregation, Arrival, PaperAggregation
 from freshband.flower.wire import Arrays, Update
 
@@ -31,19 +32,26 @@ class Rows:
     model : dict of arrays
         Names, shapes and types of them all.
 
+    Attributes
+    ----------
+    like : dict of arrays
+        Zeros that take no memory.
+    rest : dict of arrays
+        Where the server's model is at present; rows leave out its integers and truth values.
+
     Examples
     --------
     >>> rows = Rows({"w": np.array([1.0, 2.0], np.float16), "seen": np.array(3)})
     >>> rows.row({"w": np.array([4.0, 5.0], np.float16), "seen": np.array(6)})
     tensor([4., 5.])
-    >>> rows.arrays(torch.tensor([7.0, 8.0]), {"seen": np.array(9)})
-    {'w': array([7., 8.], dtype=float16), 'seen': array(9)}
+    >>> rows.arrays(torch.tensor([7.0, 8.0]))
+    {'w': array([7., 8.], dtype=float16), 'seen': array(3)}
     """
 
     def __init__(self, model: Arrays) -> None:
         kinds = {array.dtype.char for array in model.values()}
         self._dtype = np.float64 if kinds & set(_DOUBLE) else np.float32
-        #: Zeros that take no memory.
+        self.rest = model
         self.like: Arrays = {
             name: np.broadcast_to(np.zeros((), array.dtype), array.shape)
             for name, array in model.items()
@@ -54,19 +62,10 @@ class Rows:
         """Bytes of all arrays."""
         return sum(array.size * array.itemsize for array in self.like.values())
 
-    @property
-    def is_half(self) -> bool:
-        """Whether every array is of half precision."""
-        return {array.dtype for array in self.like.values()} == {np.dtype(np.float16)}
-
-    def check_one_type(self) -> None:
-        """Refuse a model that is not all numbers of one floating-point type."""
-        kinds = {array.dtype for array in self.like.values()}
-        if len(kinds) != 1 or next(iter(kinds)).kind != "f":
-            raise ParameterError(
-                "the model must be of one floating-point type for freshband's algorithms and "
-                f"contributions, got {sorted(map(str, kinds))}; a StrategyAggregation takes any"
-            )
+    def round(self, row: torch.Tensor) -> None:
+        """Round a row to the numbers that are handed out, where all are of half precision."""
+        if {array.dtype.char for array in self.like.values()} == {"e"}:
+            row.copy_(row.to(torch.float16))
 
     def row(self, arrays: Mapping[str, NDArray[Any]]) -> torch.Tensor:
         """Return the floating-point numbers of a model as a new row."""
@@ -77,8 +76,9 @@ class Rows:
                 parts.append(flat.view(like.real.dtype).astype(self._dtype))
         return torch.from_numpy(np.concatenate(parts))
 
-    def arrays(self, row: torch.Tensor, rest: Mapping[str, NDArray[Any]]) -> Arrays:
-        """Return the model of a row, as new arrays; what no row holds is taken from ``rest``."""
+    def arrays(self, row: torch.Tensor, rest: Arrays | None = None) -> Arrays:
+        """Return the model of a row, as new arrays; what no row holds is that of ``rest``."""
+        rest = self.rest if rest is None else rest
         numbers, at, found = row.numpy(), 0, {}
         for name, like in self.like.items():
             if not _in_row(like):
@@ -105,15 +105,12 @@ class ArrayRule:
         What becomes of what got through.
     rows : Rows
         How arrays become rows.
-    rest : dict of arrays
-        The model's arrays that no row holds, or all; the present ones from round to round.
     held, starts : dicts
         Updates by client, and the models they began from by version, as the loop keeps them.
     """
 
     aggregation: Aggregation
     rows: Rows
-    rest: Arrays
     held: Mapping[int, Update]
     starts: Mapping[int, Arrays]
     everybody_trains: bool = False
@@ -133,52 +130,30 @@ class ArrayRule:
             arrays = self.rows.arrays(arrivals.models[client], sent.arrays)
             update = dataclasses.replace(sent, arrays=arrays)
             taken.append(Arrival(client, update, self.starts[sent.version], staleness))
-        present = self.rows.arrays(model, self.rest)
-        self.rest, steps, passed = self.aggregation.aggregate(
-            arrivals.round, present, taken, arrivals.weights
+        self.rows.rest, steps, passed = self.aggregation.aggregate(
+            arrivals.round, self.rows.arrays(model), taken, arrivals.weights
         )
-        model.copy_(self.rows.row(self.rest))
+        model.copy_(self.rows.row(self.rows.rest))
         return steps, passed
-
-
-@dataclasses.dataclass(frozen=True)
-class _Rounded:
-    """Another rule, for a model of half precision: its numbers are those that are handed out."""
-
-    rule: Algorithm
-
-    @property
-    def everybody_trains(self) -> bool:
-        """As the rule has it."""
-        return self.rule.everybody_trains
-
-    @property
-    def needs_models(self) -> bool:
-        """As the rule has it."""
-        return self.rule.needs_models
-
-    def open_memory(self, model: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return what the rule remembers."""
-        return self.rule.open_memory(model)
-
-    def apply(
-        self, model: torch.Tensor, memory: dict[str, torch.Tensor], arrivals: Arrivals
-    ) -> tuple[NDArray[np.float64], int]:
-        """Let the rule move the model, then round it."""
-        moved = self.rule.apply(model, memory, arrivals)
-        model.copy_(model.to(torch.float16))
-        return moved
 
 
 def open_rule(
     aggregation: Aggregation | PaperAggregation,
+    valuation: Valuation | None,
     rows: Rows,
-    model: Arrays,
     held: Mapping[int, Update],
     starts: Mapping[int, Arrays],
-) -> Algorithm:
-    """Return what moves the server's row; the arguments are those of `ArrayRule`."""
-    if not isinstance(aggregation, PaperAggregation):
-        return ArrayRule(aggregation, rows, model, held, starts)
-    rows.check_one_type()
-    return _Rounded(aggregation.rule) if rows.is_half else aggregation.rule
+) -> tuple[Algorithm, float]:
+    """Return what moves the server's row, and the clients' step `η`."""
+    kinds = {array.dtype for array in rows.like.values()}
+    is_own = isinstance(aggregation, PaperAggregation)
+    if (is_own or valuation is not None) and [kind.kind for kind in kinds] != ["f"]:
+        raise ParameterError(
+            "the model must be of one floating-point type for freshband's algorithms and "
+            f"contributions, got {sorted(map(str, kinds))}; a StrategyAggregation takes any"
+        )
+    if isinstance(aggregation, PaperAggregation):
+        return aggregation.rule, aggregation.settings.client_lr
+    # Where nobody names a step, an update is the way itself.
+    client_lr = 1.0 if valuation is None else valuation.client_lr
+    return ArrayRule(aggregation, rows, held, starts), client_lr

@@ -64,7 +64,7 @@ def save_run(run: AsyncRounds, folder: Path) -> None:
         "kind": "flower",
         "version": run.server.state.version,
         "scheduler_seconds": run.scheduler_seconds,
-        "overdue": sorted(run._orders),
+        "overdue": sorted(set(run._orders) - set(run.held)),
         "held": {
             str(client): {
                 "order": update.order,
@@ -113,9 +113,9 @@ def _restore(
     state |= {_MEMORY + name: _wide(tensor) for name, tensor in remembered.items()}
     row = run.rows.row(model)
     state |= {"model": row, "models": row.new_zeros(0, len(row))}
+    run.rows.rest = model
     run.server.restore(state, round, int(facts["version"]))
     if isinstance(run.server.algorithm, ArrayRule):
-        run.server.algorithm.rest = model
         run.server.algorithm.aggregation.restore({n: a.numpy() for n, a in remembered.items()})
     run.scheduler_seconds = [float(seconds) for seconds in facts["scheduler_seconds"]]
     for version in {int(name.split(".")[1]) for name in tensors if name.startswith("start.")}:

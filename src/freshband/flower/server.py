@@ -1,16 +1,9 @@
-"""The paper's asynchronous round as a loop for a ServerApp, on Flower's Message API.
+"""The round of `freshband.federated.server` over Flower's Message API: orders out, answers in.
 
-Each round
-
-1. the coordinator gives every client a channel,
-2. the model goes to the clients whose update got through the round before, at first to everybody;
-   they train, and answer over their channel; the others' updates stay pending,
-3. the server pulls what has arrived, until everybody was heard or the deadline is over,
-4. the uplink says what got through, the aggregation applies it, and the scheduler learns from the
-   acknowledgements alone.
-
-An answer that comes later than its round is a pending update like any other: it counts in the
-round it arrives, as stale as it is.
+The server pulls what has arrived until everybody was heard or the deadline is over; the uplink says
+what of it got through, and these acknowledgements are all the scheduler learns from. An answer that
+comes later than its round is a pending update like any other: it counts in the round it arrives, as
+stale as it is.
 """
 
 from __future__ import annotations
@@ -37,12 +30,13 @@ from freshband.federated.uplink import Uplink
 from freshband.federated.valuation import Valuation
 from freshband.flower.aggregation import Aggregation, PaperAggregation
 from freshband.flower.roster import Roster, pauses
-from freshband.flower.rows import ArrayRule, Rows, open_rule
+from freshband.flower.rows import Rows, open_rule
 from freshband.flower.saving import load_run, save_run
 from freshband.flower.wire import (
     RECORD,
     Arrays,
     Order,
+    Task,
     Update,
     read_model,
     read_update,
@@ -92,6 +86,8 @@ class AsyncRounds:
     evaluate : callable, optional
         ``evaluate(round, arrays)`` returns numbers after the round; ``accuracy`` and ``loss`` go
         into the record.
+    local_rounds : int >= 1, default 1
+        Rounds a client works on a model: with more than one it goes on while its update waits.
     clip_norm : float > 0, optional
         Longest change of the model one update may ask for; longer ones are shortened.
     ttl : float, optional
@@ -124,6 +120,7 @@ class AsyncRounds:
         valuation: Valuation | None = None,
         weights: ArrayLike | None = None,
         evaluate: Evaluate | None = None,
+        local_rounds: int = 1,
         clip_norm: float | None = None,
         ttl: float | None = None,
         wait_for_clients: float = 120.0,
@@ -150,20 +147,19 @@ class AsyncRounds:
         self._sent: dict[str, _Sent] = {}
         self._failed: set[int] = set()
         self._roster = Roster(grid, n_clients)
-        initial = read_model(model)
-        self.rows = Rows(initial)
-        if valuation is not None:
-            self.rows.check_one_type()
+        self.rows = Rows(read_model(model))
+        rule, client_lr = open_rule(aggregation, valuation, self.rows, self.held, self.starts)
         self.server = FederatedServer(
-            self.rows.row(initial),
+            self.rows.row(self.rows.rest),
             coordinator=coordinator,
-            algorithm=open_rule(aggregation, self.rows, initial, self.held, self.starts),
+            algorithm=rule,
             rounds=rounds,
-            client_lr=_client_lr(aggregation, valuation),
+            client_lr=client_lr,
             payload=self.rows.nbytes,
             weights=weights,
             valuation=valuation,
             keeps_models=False,
+            local_rounds=local_rounds,
             clip_norm=clip_norm,
         )
         self._folder = None if checkpoint is None else file_path("checkpoint", checkpoint)
@@ -189,11 +185,7 @@ class AsyncRounds:
     @property
     def model(self) -> Arrays:
         """The newest model, as new arrays."""
-        return self._arrays(self.server.state.model)
-
-    def _arrays(self, row: torch.Tensor) -> Arrays:
-        rule = self.server.algorithm
-        return self.rows.arrays(row, rule.rest if isinstance(rule, ArrayRule) else {})
+        return self.rows.arrays(self.server.state.model)
 
     @property
     def round(self) -> int:
@@ -204,7 +196,7 @@ class AsyncRounds:
     def arrays(self) -> ArrayRecord:
         """The model the server hands out at present."""
         if isinstance(self.aggregation, PaperAggregation):
-            return to_record(self._arrays(self.server.served))
+            return to_record(self.rows.arrays(self.server.served))
         return to_record(self.aggregation.served(self.model))
 
     def __iter__(self) -> Iterator[RoundRecord]:
@@ -222,6 +214,7 @@ class AsyncRounds:
         outcome = self._acknowledged(plan)
         arrived = {client: self._pending(client) for client, yes in enumerate(outcome) if yes}
         record = self.server.finish(plan, outcome, arrived)
+        self.rows.round(self.server.state.model)
         self._forget(record)
         found = {} if self.evaluate is None else dict(self.evaluate(plan.round, self.arrays) or {})
         record = dataclasses.replace(
@@ -240,38 +233,47 @@ class AsyncRounds:
     # ------------------------------------------------------------------------------ steps 1, 2
 
     def _send(self, plan: Plan) -> set[int]:
-        """Order training of those who need the model; return them."""
+        """Order training of those who need the model, or go on; return them."""
         self._failed = set()
-        if len(self._roster.nodes) < len(self.taken) or self._lost_nodes():
+        present = set(self.grid.get_node_ids())
+        if len(self._roster.nodes) < len(self.taken) or set(self._roster.nodes.values()) - present:
             self._roster.refresh()
         nodes = self._roster.nodes
-        who = [client for client in plan.receivers.tolist() if client in nodes]
-        overdue = [client for client in self._orders if client in nodes]
-        if who:
-            model, version = self.model, self.server.hand_out(who)
-            contents = self.aggregation.configure(
-                plan.round, to_record(model), self.grid, [nodes[client] for client in who]
-            )
-            self.starts[version] = model
-            for client in who:
-                order = self._order("train", plan.round, client, plan.assignment)
-                self._push(client, order, contents[nodes[client]])
+        for client in plan.receivers.tolist():
+            self.held.pop(client, None)  # where everybody trains, what was lost is thrown away
+        fresh = [client for client in plan.receivers.tolist() if client in nodes]
+        late = {client for client in self._orders if client in nodes} - set(fresh)
+        again = late if self.uplink.resends else set()
+        waiting = {client for client, update in self.held.items() if not update.problem} - late
+        further = [one for one in plan.further.tolist() if one in nodes and one in waiting | again]
+        contents: Mapping[int, RecordDict] = {}
+        if fresh or further:
+            model, to = self.model, [nodes[client] for client in (*fresh, *further)]
+            contents = self.aggregation.configure(plan.round, to_record(model), self.grid, to)
+            self.starts[self.server.hand_out(fresh)] = model
+            self.downloaded[fresh] = self.server.state.version
+            self.server.go_on(further)
+        for client in sorted({*fresh, *further, *again}):
+            content = dict(contents.get(nodes[client], {}))
+            if client in further:  # from its own model, which the server has or the client kept
+                own = to_record(self.held[client].arrays if client in self.held else {})
+                content = {n: own if isinstance(r, ArrayRecord) else r for n, r in content.items()}
+            if client not in again:
                 self._orders[client] = plan.round
-                self.downloaded[client] = version
-        for client in overdue if self.uplink.resends else []:
-            order = self._order("resend", self._orders[client], client, plan.assignment)
-            self._push(client, order, {})
-        return set(who)
+            task: Task = "resend" if client in again else "train"
+            self._push(client, self._order(task, client, plan, client in further), content)
+        return {*fresh, *further}
 
-    def _order(self, task: Any, round: int, client: int, assignment: NDArray[np.int64]) -> Order:
+    def _order(self, task: Task, client: int, plan: Plan, further: bool) -> Order:
         return Order(
             task,
-            round=round,
-            channel=int(assignment[client]),
+            round=self._orders[client],
+            channel=int(plan.assignment[client]),
             weight=float(self.weights[client]),
             taken=int(self.taken[client]),
-            keep=self.uplink.resends,
-            value=self.valuation is not None,
+            keep=self.uplink.resends or self.server.local_rounds > 1,
+            value=self.valuation is not None and not further,
+            further=further,
         )
 
     def _push(self, client: int, order: Order, content: Mapping[str, Any]) -> None:
@@ -298,13 +300,11 @@ class AsyncRounds:
                     _log.warning("freshband: client %s never answered, asked anew", sent.client)
                     self._release(sent.client)
 
-    def _lost_nodes(self) -> bool:
-        return bool(set(self._roster.nodes.values()) - set(self.grid.get_node_ids()))
-
     def _release(self, client: int) -> None:
-        """Forget the order a client works on; it gets the newest model."""
+        """Forget the order a client works on; it gets the newest model, unless an update waits."""
         self._orders.pop(client, None)
-        self.server.release(client)
+        if client not in self.held:
+            self.server.release(client)
 
     # ------------------------------------------------------------------------------ step 3
 
@@ -336,7 +336,10 @@ class AsyncRounds:
             self._release(client)
             return
         version = int(self.downloaded[client])
-        self.held[client] = read_update(reply, sent.order, version, self.rows.like)
+        update = read_update(reply, sent.order, version, self.rows.like)
+        if client in self.held:  # it went on, and its error is of the model it was given
+            update = dataclasses.replace(update, error=self.held[client].error)
+        self.held[client] = update
         del self._orders[client]
 
     def _take_error(self, sent: _Sent, reply: Message) -> None:
@@ -357,7 +360,7 @@ class AsyncRounds:
         for client, here in enumerate(arrived.tolist()):
             if outcome[client] and not here:
                 raise ParameterError("the uplink cannot deliver what did not arrive")
-            if client in self._failed or (client not in self._roster.nodes and not here):
+            if not here and (client in self._failed or client not in self._roster.nodes):
                 outcome[client] = None
         return outcome
 
@@ -376,6 +379,7 @@ class AsyncRounds:
         """Let go of updates the server took or refused, and of models nobody works on."""
         for client in np.flatnonzero(record.delivered | record.refused).tolist():
             update = self.held.pop(client)
+            self._orders.pop(client, None)  # to go on from it
             if record.delivered[client]:
                 self.taken[client] = update.order
             else:
@@ -384,9 +388,3 @@ class AsyncRounds:
         in_use = {int(self.downloaded[client]) for client in [*self._orders, *self.held]}
         for version in set(self.starts) - in_use:
             del self.starts[version]
-
-
-def _client_lr(aggregation: Aggregation | PaperAggregation, valuation: Valuation | None) -> float:
-    if isinstance(aggregation, PaperAggregation):
-        return aggregation.settings.client_lr
-    return 1.0 if valuation is None else valuation.client_lr

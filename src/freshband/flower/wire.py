@@ -24,6 +24,7 @@ __all__ = [
     "RECORD",
     "Arrays",
     "Order",
+    "Task",
     "Update",
     "read_model",
     "read_update",
@@ -59,6 +60,8 @@ class Order:
         Whether to keep the update, to send it again.
     value : bool
         Whether to report the error of the model without this client.
+    further : bool
+        Whether to go on training from one's own model: the one that came, or the one kept.
     """
 
     task: Task
@@ -68,6 +71,7 @@ class Order:
     taken: int = 0
     keep: bool = False
     value: bool = False
+    further: bool = False
 
     def to_record(self) -> ConfigRecord:
         """Return the order as a record of a message."""
