@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
+
+from freshband import plugins
 
 settings.register_profile("freshband", derandomize=True, deadline=None)
 settings.load_profile("freshband")
+
+
+@pytest.fixture(autouse=True)
+def _imports_of_its_own() -> Iterator[None]:
+    """Files that a test imports are not noted in the results of the tests after it."""
+    before = list(plugins._imported)
+    yield
+    plugins._imported[:] = before
