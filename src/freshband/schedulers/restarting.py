@@ -2,8 +2,10 @@
 
 Between changes it plays the M largest indices; now and then it sweeps through all channels, so
 that a change anywhere is noticed; each acknowledgement goes through the detector, and an alarm
-restarts the learning. `glr-cucb` is made of this; so is any other pair of index and detector:
+restarts the learning. `glr-cucb` is made of this; so is any other pair of index and detector.
 
+Examples
+--------
 >>> import numpy as np
 >>> from freshband.detectors.glr import Glr
 >>> from freshband.schedulers.thompson import Thompson
