@@ -46,7 +46,7 @@ def never(monkeypatch: pytest.MonkeyPatch) -> None:
     def step(*arguments: Any) -> None:
         raise AssertionError("a round was played")
 
-    monkeypatch.setattr(engine, "_play", step)
+    monkeypatch.setattr(engine.Federation, "begin", step)
 
 
 # ----------------------------------------------------------------------------------------- answers
