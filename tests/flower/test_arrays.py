@@ -311,6 +311,19 @@ def test_the_model_without_a_client_has_its_arrays():
     assert len(seen) == 2 * CLIENTS
 
 
+class Plain(DeadlineUplink):
+    """An uplink that answers with what it was given, an array of truth values."""
+
+    def acknowledge(self, round, assignment, arrived):
+        return arrived
+
+
+def test_an_uplink_may_answer_with_an_array():
+    record = play(uplink=Plain(n_channels=5, deadline=60.0)).step()
+    assert record.delivered.all()
+    assert record.ages.tolist() == [1] * CLIENTS
+
+
 def way(step, client):
     """Return where `going_client` goes with every training, from wherever it is."""
     return step * np.cos((1 + client) * np.arange(600))

@@ -94,8 +94,12 @@ class FederatedServer:
     --------
     >>> from freshband.federated.algorithms import build_algorithm
     >>> server = FederatedServer(
-    ...     torch.zeros(2), coordinator=Coordinator("random", n_clients=2, n_channels=3), rounds=9,
-    ...     algorithm=build_algorithm(Training(client_lr=0.5)), client_lr=0.5, payload=8,
+    ...     torch.zeros(2),
+    ...     coordinator=Coordinator("random", n_clients=2, n_channels=3),
+    ...     rounds=9,
+    ...     algorithm=build_algorithm(Training(client_lr=0.5)),
+    ...     client_lr=0.5,
+    ...     payload=8,
     ... )
     >>> plan = server.plan()
     >>> version = server.hand_out(plan.receivers.tolist())
