@@ -370,7 +370,7 @@ def path(tmp_path: Path) -> Path:
 
 def rewrite(path: Path, header: Callable[[dict[str, Any]], Any], drop: str | None = None) -> None:
     """Change the header of a saved file, or leave out an array, with a checksum that fits."""
-    from freshband.coordinator import _checksum
+    from freshband.packed import checksum
 
     with np.load(path, allow_pickle=False) as archive:
         held = {name: archive[name] for name in archive.files}
@@ -378,7 +378,7 @@ def rewrite(path: Path, header: Callable[[dict[str, Any]], Any], drop: str | Non
     held.pop("checksum")
     if drop is not None:
         held.pop(drop)
-    np.savez(path, header=np.array(text), checksum=np.array(_checksum(text, held)), **held)
+    np.savez(path, header=np.array(text), checksum=np.array(checksum(text, held)), **held)
 
 
 def test_a_file_holds_arrays_and_a_header_and_nothing_pickled(path: Path) -> None:

@@ -7,8 +7,6 @@ training run or a base station alike.
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import os
 import threading
@@ -28,6 +26,7 @@ from freshband.errors import (
     shown,
 )
 from freshband.files import check_appendable, write_whole
+from freshband.packed import pack, unpack
 from freshband.parameters import file_path, whole_number
 from freshband.policy import Policy, parse_policy
 from freshband.rounds import broken_rule, observe_round, open_desk, plan_round
@@ -348,22 +347,12 @@ class Coordinator:
         """Return what `save` writes."""
         with self._lock:
             header, held = self._snapshot()
-        text = json.dumps(header, sort_keys=True)
-        buffer = io.BytesIO()
-        np.savez_compressed(
-            buffer,
-            allow_pickle=False,
-            header=np.array(text),
-            checksum=np.array(_checksum(text, held)),
-            **held,
-        )
-        return buffer.getvalue()
+        return pack(_FORMAT, header, held)
 
     def _snapshot(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a header and copies of all arrays, of one moment."""
         states = {"desk": self._desk, "scheduler": self._scheduler, "matching": self._matching}
         header = {
-            "format": _FORMAT,
             "policy": self.policy.name,
             "options": self.policy.options,
             "n_clients": self.n_clients,
@@ -407,7 +396,7 @@ class Coordinator:
     @classmethod
     def from_bytes(cls, data: bytes, source: str = "the data") -> Coordinator:
         """Return the coordinator `to_bytes` wrote; ``source`` names it in errors."""
-        header, held = _read_whole(data, source)
+        header, held = unpack(_FORMAT, data, source)
         try:
             self = cls(
                 header["policy"],
@@ -452,27 +441,3 @@ def _read_outcome(delivered: Any, n_clients: int) -> NDArray[np.int8]:
             f"delivered must have one entry per client, {n_clients}, got {len(outcome)}"
         )
     return np.array(outcome, np.int8)
-
-
-def _checksum(header: str, held: Mapping[str, NDArray[Any]]) -> str:
-    digest = hashlib.sha256(header.encode())
-    for name in sorted(held):
-        digest.update(f"{name} {held[name].dtype.str} {held[name].shape}".encode())
-        digest.update(np.ascontiguousarray(held[name]).tobytes())
-    return digest.hexdigest()
-
-
-def _read_whole(data: bytes, path: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            held = {name: archive[name] for name in archive.files}
-        text, checksum = str(held.pop("header")), str(held.pop("checksum"))
-        header = json.loads(text)
-        form = header["format"]
-    except Exception:  # by design of the archive formats anything can come up
-        raise FileError(f"{path} is damaged or not a coordinator's file") from None
-    if form != _FORMAT:
-        raise FileError(f"{path} must have the format {_FORMAT!r}, got {shown(form)}")
-    if _checksum(text, held) != checksum:
-        raise FileError(f"{path} is damaged: its checksum does not match")
-    return header, held
