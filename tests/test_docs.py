@@ -109,3 +109,13 @@ def test_the_build_complains_of_pages_nobody_can_read(
     hooks: Any, text: str, complaints: int
 ) -> None:
     assert len(list(hooks.complaints(markdown.markdown(text)))) == complaints
+
+
+def test_the_architecture_page_names_what_is_there() -> None:
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:[a-z_0-9-]+/)*[a-z_0-9-]+(?:/|\.py))`", page))
+    assert len(named) > 30
+    for name in named:
+        root, package = DOCS.parent, DOCS.parent / "src" / "freshband"
+        places = (root, package, package / "federated", package / "schedulers")
+        assert any((place / name).exists() for place in places), name

@@ -203,7 +203,8 @@ class Meanless(Parameters):
 def test_an_aware_policy_needs_the_scheduler_to_tell_means(
     token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schedulers, "_things", {**schedulers._things, "meanless": Meanless})
+    monkeypatch.setattr(schedulers, "_things", dict(schedulers._things))
+    schedulers.register("meanless")(Meanless)
     Coordinator("meanless", n_clients=2, n_channels=3).plan()
     message = f"policy 'meanless\\+{token}' is AoI-aware by its scheduler's means, but "
     with refused(ParameterError, message + "MeanlessState registers no version of 'means'"):

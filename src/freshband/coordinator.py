@@ -26,6 +26,7 @@ from freshband.errors import (
     shown,
 )
 from freshband.files import check_appendable, write_whole
+from freshband.matching.base import priorities_of
 from freshband.packed import pack, unpack
 from freshband.parameters import file_path, whole_number
 from freshband.policy import Policy, parse_policy
@@ -204,9 +205,9 @@ class Coordinator:
     @property
     def priorities(self) -> NDArray[np.float64] | None:
         """Priorities of the clients in the last plan, equation (39); None without ``+priority``."""
+        found = np.zeros(self.n_clients)
         with self._lock:
-            found: NDArray[np.float64] | None = getattr(self._matching, "priority", None)
-            return None if found is None else found.copy()
+            return found if priorities_of(self._matching, found) else None
 
     @property
     def channel_means(self) -> NDArray[np.float64]:

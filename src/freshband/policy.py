@@ -46,8 +46,8 @@ class Policy:
     """
 
     name: str
-    scheduler: schedulers.Scheduler
-    matching: matchings.Matching
+    scheduler: schedulers.RegisteredScheduler
+    matching: matchings.RegisteredMatching
     matching_name: str
     aware: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Policy:
     @property
     def needs_contributions(self) -> bool:
         """Whether the matching cannot do without contributions from training."""
-        return bool(getattr(self.matching, "needs_contributions", False))
+        return self.matching.needs_contributions
 
     @property
     def has_detector(self) -> bool:
@@ -121,17 +121,14 @@ def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -
     to_rule = {key: value for key, value in given.items() if key in rule.model_fields}
     to_scheduler = {key: value for key, value in given.items() if key not in to_rule}
     settings = {**kind.presets[preset], **to_scheduler}
-    scheduler = cast(schedulers.Scheduler, cast(type[Parameters], kind)(**settings))
+    scheduler = cast(schedulers.RegisteredScheduler, cast(type[Parameters], kind)(**settings))
     pairing = rule(**to_rule)
-    if aware == "per_client" and getattr(scheduler, "aa_update", "skip") == "propensity":
-        raise ParameterError(
-            "aa_update='propensity' is exact with +aa-sum only: the probability of a set "
-            "under +aa is unknown; use aa_update='skip'"
-        )
+    if aware is not None and (why := scheduler.refuses(aware)) is not None:
+        raise ParameterError(why)
     return Policy(
         text.strip(),
         scheduler,
-        cast(matchings.Matching, pairing),
+        cast(matchings.RegisteredMatching, pairing),
         matching,
         aware,
         _plain(scheduler, to_scheduler) | _plain(pairing, to_rule),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from freshband.errors import ParameterError, UnknownNameError, nearest, shown
 
@@ -31,11 +31,20 @@ class Registry(Generic[Thing]):
         The package whose modules are imported on first look-up.
     needs : mapping of str to str, optional
         What every class must have, and what that is.
+    defaults : mapping of str to object, optional
+        What a class may have, and is given if it does not.
     """
 
-    def __init__(self, kind: str, package: str, needs: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        package: str,
+        needs: Mapping[str, str] | None = None,
+        defaults: Mapping[str, Any] | None = None,
+    ) -> None:
         self.kind = kind
         self._needs = dict(needs or {})
+        self._defaults = dict(defaults or {})
         self._package = package
         self._things: dict[str, Thing] = {}
         self._loaded = False
@@ -57,6 +66,9 @@ class Registry(Generic[Thing]):
             for part, meaning in self._needs.items():
                 if not hasattr(thing, part):
                     raise ParameterError(f"{self.kind} {name!r} needs {part!r}: {meaning}")
+            for part, value in self._defaults.items():
+                if not hasattr(thing, part):
+                    setattr(thing, part, value)
             self._things[name] = thing
             return thing
 

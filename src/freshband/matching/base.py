@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from freshband._jit import verb
 from freshband.registry import Registry
 
-__all__ = ["Matching", "match", "register", "registry"]
+__all__ = ["Matching", "RegisteredMatching", "match", "priorities_of", "register", "registry"]
 
 
 class Matching(Protocol):
-    """A rule without parameters; its state is room to sort in."""
+    """A rule; its state is room to sort in."""
 
     def start(self, n_clients: int, lot: int = 0) -> Any:
         """Allocate the state; ``lot``, drawn once a run, makes ties fall differently in each."""
         ...
+
+
+class RegisteredMatching(Matching, Protocol):
+    """A matching with what registering adds where a class leaves it out.
+
+    Attributes
+    ----------
+    needs_contributions : bool, default False
+        Whether it ranks clients by what training says of them.
+    """
+
+    needs_contributions: ClassVar[bool]
 
 
 registry: Registry[type[Matching]] = Registry(
@@ -25,6 +37,7 @@ registry: Registry[type[Matching]] = Registry(
         "model_fields": "derive it from freshband.parameters.Parameters",
         "start": "a method that allocates the state",
     },
+    defaults={"needs_contributions": False},
 )
 register = registry.register
 
@@ -59,3 +72,9 @@ def match(
     assignment : int64 array, shape (M,)
         Filled with a channel per client.
     """
+
+
+@verb
+def priorities_of(matching: Any, out: Any) -> bool:
+    """Write the clients' priorities in the last plan, shape (M,), if there are any: say whether."""
+    return False

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from freshband._jit import kernel
-from freshband.matching.base import match, register
+from freshband.matching.base import match, priorities_of, register
 from freshband.parameters import Parameters
 from freshband.ranking import CLIENTS, sort_by
 from freshband.states import record
@@ -97,6 +97,13 @@ def _match(
     sort_by(matching.priority, t + CLIENTS + matching.lot[0], matching.clients)
     for rank in range(n_clients):
         assignment[matching.clients[rank]] = chosen[rank]
+
+
+@priorities_of.register(PriorityState)
+def _priorities(matching: PriorityState, out: Any) -> bool:
+    for j in range(len(out)):
+        out[j] = matching.priority[j]
+    return True
 
 
 @register("priority")

@@ -20,6 +20,7 @@ from freshband.registry import Registry
 __all__ = [
     "Matchings",
     "Presets",
+    "RegisteredScheduler",
     "Scheduler",
     "means",
     "needed_horizon",
@@ -59,6 +60,14 @@ class Scheduler(Protocol):
         ...
 
 
+class RegisteredScheduler(Scheduler, Protocol):
+    """A scheduler with what registering adds where a class leaves it out."""
+
+    def refuses(self, aware: str) -> str | None:
+        """Return why these parameters do not go with an AoI-aware rule; by default they do."""
+        ...
+
+
 registry: Registry[type[Scheduler]] = Registry(
     "scheduler",
     "freshband.schedulers",
@@ -68,6 +77,7 @@ registry: Registry[type[Scheduler]] = Registry(
         "matchings": "default matchings by preset, matchings: ClassVar[Matchings] = {} for 'age'",
         "start": "a method that allocates the state",
     },
+    defaults={"refuses": lambda scheduler, aware: None},
 )
 register = registry.register
 

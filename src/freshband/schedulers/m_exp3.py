@@ -422,6 +422,15 @@ class MExp3(Parameters):
             chosen=np.zeros(n_clients, np.int64),
         )
 
+    def refuses(self, aware: str) -> str | None:
+        """Say that the probability of a set is not known where single clients jump the queue."""
+        if aware == "per_client" and self.aa_update == "propensity":
+            return (
+                "aa_update='propensity' is exact with +aa-sum only: the probability of a set "
+                "under +aa is unknown; use aa_update='skip'"
+            )
+        return None
+
     def _rate(self, n_arms: int, horizon: int | None) -> float:
         if self.gamma == "paper":
             return 0.5
