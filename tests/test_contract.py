@@ -187,7 +187,7 @@ def assert_stepwise_is_the_same(policy: str, air: Block, fused: Run, folder: Pat
 
 @every_policy
 def test_whoever_raises_alarms_has_a_detector(policy: str) -> None:
-    raised = play(policy, draw()).tally.mark[1]
+    raised = play(policy, draw()).tally.mark[0]["alarms"]
     assert parse_policy(policy).has_detector == (raised > 0)
 
 
