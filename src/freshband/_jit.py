@@ -31,7 +31,17 @@ from numba.extending import intrinsic, overload, register_jitable
 
 from freshband.errors import RuleError
 
-__all__ = ["Verb", "cold", "compiled_sources", "entry_point", "explained", "kernel", "lend", "verb"]
+__all__ = [
+    "Verb",
+    "cold",
+    "compiled_sources",
+    "entry_point",
+    "explained",
+    "is_ours",
+    "kernel",
+    "lend",
+    "verb",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -299,6 +309,20 @@ def _apart(kind: Any) -> Any:
             kind.dtype, kind.ndim, kind.layout, readonly=not kind.mutable, aligned=False
         )
     return kind
+
+
+def is_ours(state: Any) -> bool:
+    """Whether a state is made of the package's types alone: known when a kernel is compiled.
+
+    What such states do is held by tests, so compiled rounds need not check it again. Plain Python,
+    in which those tests also run, checks everything.
+    """
+    return False
+
+
+@overload(is_ours, jit_options={"forceinline": True, **_OPTIONS}, strict=False)  # type: ignore[untyped-decorator]
+def _compiled_is_ours(state: Any) -> Any:
+    return (lambda state: True) if _all_ours((state,)) else (lambda state: False)
 
 
 @intrinsic  # type: ignore[untyped-decorator]

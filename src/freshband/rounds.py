@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband._jit import kernel
+from freshband._jit import cold, is_ours, kernel
 from freshband.errors import RuleError, shown
 from freshband.matching.base import match
 from freshband.schedulers.base import override, score, select, update
@@ -57,20 +57,35 @@ def plan_round(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> bo
     Returns whether the plan keeps the rules; `broken_rule` says which one it does not. A plan that
     breaks one must not be used: other kernels take channel numbers as they are.
     """
-    n_channels = desk.scores.shape[1]
     for j in range(len(desk.overridden)):
         desk.overridden[j] = 0
     select(scheduler, t, desk.ages, rng, desk.chosen)
-    for j in range(len(desk.chosen)):
-        if desk.chosen[j] < 0 or desk.chosen[j] >= n_channels:
-            return False
+    if not is_ours(scheduler) and not _exist(desk):
+        return False
     score(scheduler, t, desk.scores)
     match(matching, t, desk.chosen, desk.scores, desk.ages, desk.priorities, rng, desk.assignment)
     override(scheduler, t, desk.ages, desk.scores, desk.assignment, desk.overridden)
+    if is_ours(scheduler) and is_ours(matching):
+        return True
+    return _is_assignment(desk, t)
+
+
+@cold
+def _exist(desk: Any) -> bool:
+    """Whether all chosen channels do."""
+    for j in range(len(desk.chosen)):
+        if desk.chosen[j] < 0 or desk.chosen[j] >= desk.scores.shape[1]:
+            return False
+    return True
+
+
+@cold
+def _is_assignment(desk: Any, t: int) -> bool:
+    """Whether each client has a channel of its own, or none."""
     for j in range(len(desk.assignment)):
         channel = desk.assignment[j]
         if channel != -1:
-            if channel < 0 or channel >= n_channels or desk.given[channel] == t:
+            if channel < 0 or channel >= desk.scores.shape[1] or desk.given[channel] == t:
                 return False
             desk.given[channel] = t
     return True

@@ -187,7 +187,6 @@ def _hear(segments: Any, hazards: Any, trust: Any, heard: Any, evidence: Any) ->
         weight, likelihood = segments.weight[g], segments.room
         for k in range(slots):
             likelihood[k] = 1.0
-            segments.power[k] = 0
         count = 0
         for channel in range(g * size, (g + 1) * size):
             outcome = heard[channel]
@@ -200,6 +199,9 @@ def _hear(segments: Any, hazards: Any, trust: Any, heard: Any, evidence: Any) ->
                     tries[k] += 1.0
                 count += 1
                 if count % _MANY == 0:
+                    if count == _MANY:
+                        for k in range(slots):
+                            segments.power[k] = 0
                     _take_out_powers(likelihood, segments.power)
         if count > 0:
             if count < _MANY or _put_back_powers(likelihood, segments.power):
