@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freshband.channels import MeansStream, StatesStream, carry_forward, held, streams
-from freshband.channels.streams import FRAME, Changes, fill
+from freshband.channels.streams import FRAME, Changes, fill, slices
 from freshband.errors import SequenceError
 
 
@@ -37,6 +37,11 @@ def test_fill_writes_every_row(n: int) -> None:
     out = np.zeros((n, 3))
     fill(out, np.array([0.1, 0.2, 0.3]))
     np.testing.assert_array_equal(out, np.tile([0.1, 0.2, 0.3], (n, 1)))
+
+
+def test_slices_cover_all_rounds_in_bounded_memory() -> None:
+    assert list(slices(5000, 10)) == [slice(0, 3276), slice(3276, 5000)]
+    assert list(slices(2, 100_000)) == [slice(0, 1), slice(1, 2)]
 
 
 def test_only_the_first_breakpoints_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
