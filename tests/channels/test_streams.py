@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freshband.channels import MeansStream, StatesStream, carry_forward, held, streams
-from freshband.channels.streams import FRAME, Changes, fill, slices
+from freshband.channels.streams import FRAME, fill, slices
 from freshband.errors import SequenceError
 
 
@@ -56,11 +56,12 @@ def test_only_the_first_breakpoints_are_remembered(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_change_between_blocks_is_noted_and_a_return_within_one_is_two() -> None:
-    changes = Changes(1)
-    changes.note(1, np.broadcast_to([0.5], (10, 1)))
-    changes.note(11, np.broadcast_to([0.5], (10, 1)))
-    changes.note(21, np.array([[0.6], [0.6], [0.5], [0.6]]))
-    assert changes.rounds.tolist() == [21, 23, 24]
+    held_twice = [np.broadcast_to([0.5], (10, 1))] * 2
+    pieces = [*held_twice, np.array([[0.6], [0.6], [0.5], [0.6]])]
+    stream = MeansStream(24, 1, pieces, np.random.default_rng(0))
+    for size in (10, 10, 4):
+        stream.block(size)
+    assert stream.breakpoints.tolist() == [21, 23, 24]
 
 
 def test_pieces_may_be_empty() -> None:

@@ -21,7 +21,6 @@ from freshband.parameters import whole_number
 __all__ = [
     "FRAME",
     "REMEMBERED",
-    "Changes",
     "MeansStream",
     "StatesStream",
     "carry_forward",
@@ -96,45 +95,6 @@ def carry_forward(first: Floats, fresh: Floats, change: npt.NDArray[np.bool_]) -
     return np.take_along_axis(np.concatenate([first[None], fresh]), source, axis=0)
 
 
-class Changes:
-    """Notes at which rounds which channels' means changed, up to `REMEMBERED` of them."""
-
-    def __init__(self, n_channels: int) -> None:
-        self._rounds = [np.empty(0, np.int64)]
-        self._changed = [np.empty((0, n_channels), np.bool_)]
-        self._count = 0
-        self._last: Floats | None = None
-
-    def note(self, first_round: int, span: Floats) -> None:
-        """Take in the means of consecutive rounds; the first of them is ``first_round``."""
-        if self._count >= REMEMBERED:
-            return
-        if span.strides[0] == 0:  # one row held: nothing can change inside
-            span = span[:1]
-        before = span[:1] if self._last is None else self._last[None]
-        changed = np.empty(span.shape, np.bool_)
-        np.not_equal(span[:1], before, out=changed[:1])
-        np.not_equal(span[1:], span[:-1], out=changed[1:])
-        self._last = span[-1].copy()
-        cells = np.flatnonzero(changed)  # few: cheaper to fold into rows than any(axis=1)
-        if len(cells) == 0:
-            return
-        found = np.unique(cells // len(changed[0]))[: REMEMBERED - self._count]
-        self._rounds.append(first_round + found)
-        self._changed.append(changed[found])
-        self._count += len(found)
-
-    @property
-    def rounds(self) -> npt.NDArray[np.int64]:
-        """The rounds noted, in order."""
-        return np.concatenate(self._rounds)
-
-    @property
-    def changed(self) -> npt.NDArray[np.bool_]:
-        """The channels that changed, a row for each of `rounds`."""
-        return np.concatenate(self._changed)
-
-
 class _Stream(Generic[Scalar]):
     """Plays pieces one after another, cut to whatever is asked for."""
 
@@ -143,7 +103,8 @@ class _Stream(Generic[Scalar]):
         self._n_channels = n_channels
         self._pieces = iter(pieces)
         self._rest: npt.NDArray[Scalar] = np.empty((0, 0))  # type: ignore[assignment]  # unread
-        self._changes = Changes(n_channels)
+        self._breakpoints = [np.empty(0, np.int64)]
+        self._changed = [np.empty((0, n_channels), np.bool_)]
 
     def _spans(self, n: int) -> Iterator[tuple[slice, npt.NDArray[Scalar]]]:
         """Yield the next ``n`` rows as views of the pieces they lie in, each with its place."""
@@ -169,12 +130,12 @@ class _Stream(Generic[Scalar]):
     @property
     def breakpoints(self) -> npt.NDArray[np.int64]:
         """See `Stream.breakpoints`."""
-        return self._changes.rounds
+        return np.concatenate(self._breakpoints)
 
     @property
     def changed(self) -> npt.NDArray[np.bool_]:
         """See `Stream.changed`."""
-        return self._changes.changed
+        return np.concatenate(self._changed)
 
 
 class MeansStream(_Stream[np.float64]):
@@ -205,6 +166,8 @@ class MeansStream(_Stream[np.float64]):
     ) -> None:
         super().__init__(rounds, n_channels, pieces)
         self._t = 1
+        self._noted = 0
+        self._last: Floats | None = None
         self._states = states
         self._drawn = np.empty((max(_CHUNK // n_channels, 1), n_channels))
         self._draw = self._independent if draw is None else draw
@@ -214,13 +177,31 @@ class MeansStream(_Stream[np.float64]):
         n = self._take(n)
         means = np.empty((n, self._n_channels))
         for place, span in self._spans(n):
-            self._changes.note(self._t + place.start, span)
-            if span.strides[0] == 0:
+            if span.strides[0] == 0:  # one row held: nothing can change inside
                 fill(means[place], span[0])
+                self._note_changes(span[:1])
             else:
                 means[place] = span
-        self._t += n
+                self._note_changes(span)
+            self._t += len(span)
         return Block(self._draw(means), means)
+
+    def _note_changes(self, span: Floats) -> None:
+        """Note where the means from round ``t`` on differ from those of the round before."""
+        if self._noted >= REMEMBERED:
+            return
+        before = span[:1] if self._last is None else self._last[None]
+        changed = np.empty(span.shape, np.bool_)
+        np.not_equal(span[:1], before, out=changed[:1])
+        np.not_equal(span[1:], span[:-1], out=changed[1:])
+        self._last = span[-1].copy()
+        cells = np.flatnonzero(changed)  # few: cheaper to fold into rows than any(axis=1)
+        if len(cells) == 0:
+            return
+        found = np.unique(cells // self._n_channels)[: REMEMBERED - self._noted]
+        self._breakpoints.append(self._t + found)
+        self._changed.append(changed[found])
+        self._noted += len(found)
 
     def _independent(self, means: Floats) -> Bits:
         states = np.empty(means.shape, np.uint8)

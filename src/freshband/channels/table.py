@@ -5,13 +5,7 @@ from __future__ import annotations
 from typing import Annotated, final
 
 import numpy as np
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    PlainSerializer,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import BeforeValidator, ConfigDict, PlainSerializer, ValidationInfo, model_validator
 
 from freshband.channels.base import register
 from freshband.channels.fields import Floats, numbers
