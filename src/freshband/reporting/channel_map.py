@@ -46,8 +46,8 @@ def draw(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Fig
 
     Parameters
     ----------
-    model, rounds, seed, run
-        As in `freshband.channels.open_air`: the picture shows what a simulation's run meets.
+    model, rounds, seed, run : as in `freshband.channels.open_air`
+        The picture shows the air that a simulation with the same seed meets in this run.
 
     Returns
     -------

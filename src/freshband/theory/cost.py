@@ -75,10 +75,7 @@ def age_cutoff(rounds: ArrayLike, worst: ArrayLike) -> Array:
 
     Parameters
     ----------
-    rounds : array of int >= 1
-        T.
-    worst : array of float in (0, 1]
-        `μ_min`, the least mean of any channel in any round.
+    rounds, worst : shared, see `freshband.theory`
 
     Examples
     --------
@@ -101,10 +98,9 @@ def any_policy_regret(
 
     Parameters
     ----------
-    n_clients, rounds : array of int >= 1
-        M and T.
-    worst, best : array of float in (0, 1]
-        `μ_min` and the mean of the benchmark's channels.
+    n_clients, rounds, worst : shared, see `freshband.theory`
+    best : array of float in (0, 1]
+        The mean of the benchmark's channels.
 
     Examples
     --------

@@ -52,17 +52,12 @@ def m_exp3_bound(
     """Return the upper bound on the AoI regret of M-Exp3 (Theorem 3).
 
     `R <= (n ρ + M/μ_min) / ν*` with `ρ = 2M√(e-1) √(TC ln C)`, `C = |C(N,M)|` and the `age_cutoff`
-    n, for constant means and random matching. As printed, (21): `4M√(e-1) C² √(TC ln C)`.
+    n, for constant means and random matching. As printed, (21): `4M√(e-1) C² √(TC ln C)` under the
+    conditions `T > 16(e-1) C³ ln C` and, if ``best`` is given, `G_max >= T/C`.
 
     Parameters
     ----------
-    n_clients, n_channels, rounds : array of int >= 1
-        M, N and T, with M at most N.
-    variant : {"corrected", "literal"}, default "corrected"
-        What is proved, or (21) as printed with the conditions `T > 16(e-1) C³ ln C` and, if
-        ``best`` is given, `G_max >= T/C`.
-    worst : array of float in (0, 1]
-        `μ_min`, the least mean; corrected variant only.
+    n_clients, n_channels, rounds, variant, worst : shared, see `freshband.theory`
     best : array of float in (0, 1], optional
         `ν*`, the mean over the M best channels; needed by the corrected variant.
 

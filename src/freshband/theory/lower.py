@@ -41,14 +41,12 @@ def adversarial_lower_bound(
     """Return the AoI regret every policy has on some stationary air (Theorem 2).
 
     `R >= (ε/p) M [T - MT/N - (MT/2) √((T/N) ln(1/(1-4ε²))) - (1-p)/p]` with `p = ½ + ε`: for large
-    T about `3/8 (N-M)²/N² √(NT)`. It is 0 where the formula is negative or ε is not below 1/2.
+    T about `3/8 (N-M)²/N² √(NT)`. It is 0 where the formula is negative or ε is not below 1/2. As
+    printed, (67), the last term is missing.
 
     Parameters
     ----------
-    n_clients, n_channels, rounds : array of int >= 1
-        M, N and T, with M at most N.
-    variant : {"corrected", "literal"}, default "corrected"
-        What is proved, or (67) as printed, which lacks the last term.
+    n_clients, n_channels, rounds, variant : shared, see `freshband.theory`
     epsilon : {"paper", "best"} or array of float in (0, 1/2), default "paper"
         ε, by how much the good channels are better: the paper's `(N-M)/(4M√(NT))`, or twice that,
         which gives `1/2` in place of `3/8`.
@@ -82,14 +80,11 @@ def segments_lower_bound(
     """Return the AoI regret every policy has on some air with that many segments.
 
     It is S times the bound of Theorem 2 for `⌊T/S⌋` rounds, about `3/8 (N-M)²/N² √(SNT)`: the good
-    channels are drawn anew in each segment.
+    channels are drawn anew in each segment. S is at most T.
 
     Parameters
     ----------
-    n_clients, n_channels, rounds : array of int >= 1
-        M, N and T, with M at most N.
-    n_segments : array of int, 1 <= n_segments <= rounds
-        S; the air has at most S - 1 breakpoints.
+    n_clients, n_channels, rounds, n_segments : shared, see `freshband.theory`
     epsilon : {"paper", "best"} or array of float in (0, 1/2), default "paper"
         As in `adversarial_lower_bound`, for `⌊T/S⌋` rounds.
 
@@ -120,17 +115,14 @@ def piecewise_lower_bound(
     """Return Theorem 4's lower bound, for policies that seldom try the last M channels.
 
     `(ε/p) [Mτ - Mτ/N - (Mτ/2) √((Mτ/N) ln(1/(1-4ε²))) - M(1-p)/p]` with `p = ½ + ε`,
-    `ε = √(N/(MT))` and `τ = ⌊T/N⌋`, about `2√(MT/N) (1 - 1/N - 1/√N)`; 0 where it is negative. It
-    is about policies that play those channels at most `Mτ` times where every mean is `½`. The
-    condition ``every policy`` says whether that is no restriction, which is so for one client only;
+    `ε = √(N/(MT))` and `τ = ⌊T/N⌋`, about `2√(MT/N) (1 - 1/N - 1/√N)`; 0 where it is negative. As
+    printed it is (74). It is about policies that play those channels at most `Mτ` times where every
+    mean is `½`. The condition ``every policy`` says whether that is no restriction, which is so for one client only;
     `segments_lower_bound` is about all policies.
 
     Parameters
     ----------
-    n_clients, n_channels, rounds : array of int >= 1
-        M, N and T, with M at most N; N is also the number of intervals.
-    variant : {"corrected", "literal"}, default "corrected"
-        What is proved, or (74) as printed.
+    n_clients, n_channels, rounds, variant : shared, see `freshband.theory`
 
     Notes
     -----

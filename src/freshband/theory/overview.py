@@ -58,16 +58,11 @@ def describe_air(means: ArrayLike, n_clients: int) -> Air:
 def list_bounds(
     n_clients: int, n_channels: int, rounds: ArrayLike, n_segments: int, air: Air
 ) -> list[BoundEntry]:
-    """Return all bounds on the AoI regret after ``rounds`` rounds.
+    """Return all bounds on the AoI regret after ``rounds`` rounds; an array gives curves.
 
     Parameters
     ----------
-    n_clients, n_channels : int >= 1
-        M and N, with M at most N.
-    rounds : array of int >= 1
-        T; an array gives a curve.
-    n_segments : int >= 1
-        `C_T`, one more than breakpoints; it counts as at most ``rounds``.
+    n_clients, n_channels, rounds, n_segments : shared, see `freshband.theory`
     air : Air
         From `describe_air`; ``worst`` must be above 0.
 

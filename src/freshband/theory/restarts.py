@@ -43,21 +43,16 @@ def age_sum_bound(
 
     `Σ_t E[a_i(t)] <= ⌈T/M⌉ Σ_φ E[a | φ] + W Δ (n B + 1/μ_min)`, where the benchmark takes turns on
     the M best channels (`rotation_age`), `Δ = μ_1 - μ_min`, `W <= 1/μ_M` is the largest weight of
-    the cost law, and n is the `age_cutoff`.
+    the cost law, and n is the `age_cutoff`. As printed, (22), Q depends on an unbound t; here it is
+    averaged over the phases.
 
     Parameters
     ----------
     best_means : array of float in (0, 1], shape (..., M)
         Means of the M best channels in the order in which a client meets them.
-    rounds : array of int >= 1
-        T.
     wrong : array of float >= 0
         B, the expected number of rounds with `k_i(t) ≠ k*_i(t)`.
-    worst : array of float in (0, 1]
-        `μ_min`, the least mean of all channels.
-    variant : {"corrected", "literal"}, default "corrected"
-        What is proved, or (22) as printed; there Q, which depends on an unbound t, is averaged over
-        the phases.
+    rounds, worst, variant : shared, see `freshband.theory`
 
     Notes
     -----
@@ -140,18 +135,13 @@ def wrong_rounds(
 
     Parameters
     ----------
-    n_channels, rounds : array of int >= 1
-        N and T.
-    n_segments : array of int >= 1
-        `C_T`: the number of segments, one more than breakpoints.
+    n_channels, rounds, n_segments, variant : shared, see `freshband.theory`
     known : bool, default False
         Whether the policy was told `C_T`.
     gap : array of float > 0
         `Δ_min`, see `smallest_gap`; corrected variant only.
     constant : array of float > 0, default 1
         The constant that the order hides; it is not stated anywhere.
-    variant : {"corrected", "literal"}, default "corrected"
-        The bound that follows from the source of the lemma, or the lemma as printed.
 
     Notes
     -----
@@ -200,16 +190,11 @@ def glr_cucb_bound(
 
     Parameters
     ----------
-    n_clients, n_channels, rounds : array of int >= 1
-        M, N and T, with M at most N.
-    n_segments, known, constant
-        As in `wrong_rounds`.
-    variant : {"corrected", "literal"}, default "corrected"
-        What is proved, or the printed order. The remaining parameters are used by the former only.
-    worst : array of float in (0, 1]
-        `μ_min`: the least mean of any channel in any segment.
+    n_clients, n_channels, rounds, n_segments, variant, worst : shared, see `freshband.theory`
+    known, constant : as in `wrong_rounds`
     best : array of float in (0, 1]
-        `μ*_min`: the least mean of a channel the oracle uses, in any segment.
+        `μ*_min`: the least mean of a channel the oracle uses, in any segment; corrected variant
+        only, as ``gap`` and ``wrong``.
     gap : array of float > 0
         `Δ_min`, see `smallest_gap`; not needed with ``wrong``.
     wrong : array of float >= 0, optional
