@@ -117,8 +117,8 @@ def piecewise_lower_bound(
     `(ε/p) [Mτ - Mτ/N - (Mτ/2) √((Mτ/N) ln(1/(1-4ε²))) - M(1-p)/p]` with `p = ½ + ε`,
     `ε = √(N/(MT))` and `τ = ⌊T/N⌋`, about `2√(MT/N) (1 - 1/N - 1/√N)`; 0 where it is negative. As
     printed it is (74). It is about policies that play those channels at most `Mτ` times where every
-    mean is `½`. The condition ``every policy`` says whether that is no restriction, which is so for one client only;
-    `segments_lower_bound` is about all policies.
+    mean is `½`. The condition ``every policy`` says whether all policies do, which is so for one
+    client only; `segments_lower_bound` is about all policies.
 
     Parameters
     ----------
