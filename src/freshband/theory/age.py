@@ -31,6 +31,8 @@ def expected_age(means: ArrayLike, variant: Variant = "corrected", *, start: flo
 
     `E[a(t)] = 1 + Σ_{τ=0}^{t-1} ∏_{k=0}^{τ} (1 - μ_{t-k})` where `a(0) = 1`.
 
+    **Deviations** (erratum E2). The printed sum lacks the leading 1.
+
     Parameters
     ----------
     means : array of float in [0, 1], shape (rounds, ...)
@@ -40,10 +42,6 @@ def expected_age(means: ArrayLike, variant: Variant = "corrected", *, start: flo
         (15) is the printed formula.
     start : float >= 1, default 1
         The age `a(0)`; with ``literal`` only 1.
-
-    Notes
-    -----
-    **Deviations** (erratum E2). The printed sum lacks the leading 1.
 
     Examples
     --------
@@ -111,17 +109,15 @@ def rotation_age(means: ArrayLike, *, by_phase: bool = False) -> Array:
     now on the channel of rank φ. The mean over φ is the mean over clients, and in the long run
     that of every client. It is infinite where all means are 0.
 
+    **Deviations.** None: the paper has no such formula, though the clients of its Lemma 3 take
+    turns (erratum E6).
+
     Parameters
     ----------
     means : array of float in [0, 1], shape (..., M)
         Means in the order in which a client meets them; with the matching ``rotate`` best first.
     by_phase : bool, default False
         Whether to return `E[a | φ]`, shape (..., M), instead of its mean over φ, shape (...).
-
-    Notes
-    -----
-    **Deviations.** None: the paper has no such formula, though the clients of its Lemma 3 take
-    turns (erratum E6).
 
     Examples
     --------
@@ -154,6 +150,9 @@ def mean_age_of_share(
     `M/|S|` under random service: all sets of |S| clients are equally likely, whatever happened
     before. If the oldest are always served, ages are `⌊j/|S|⌋ + 1` for j = 0 … M-1.
 
+    **Deviations** (erratum E4). Equation (11) gives `M²/|S|`, the sum over clients, not their mean;
+    the paper does not say that the lemma needs memoryless, uniform service.
+
     Parameters
     ----------
     n_clients : array of int >= 1
@@ -164,11 +163,6 @@ def mean_age_of_share(
         Which clients are served.
     variant : {"corrected", "literal"}, default "corrected"
         The truth, or equation (11) as printed, which covers random service only.
-
-    Notes
-    -----
-    **Deviations** (erratum E4). Equation (11) gives `M²/|S|`, the sum over clients, not their mean;
-    the paper does not say that the lemma needs memoryless, uniform service.
 
     Examples
     --------

@@ -73,6 +73,12 @@ def convergence_bound(
 
     where the last two are 0 in a round in which no upload gets through.
 
+    **Deviations** (erratum E3). The printed rate needs `‖∇F‖² >= 2L(F - F*)`, the wrong direction
+    of smoothness; only a PL constant gives a rate. Ω prints λ for λ², α3 misses η², staleness and
+    drift are missing from the inner product, and the age enters without the printed factor K. The
+    staleness of what arrives is `a_i(t-1) - 1`, not `a_i(t)` (erratum E1). The bound is loose: use
+    it to rank settings, not to predict a loss.
+
     Parameters
     ----------
     delivered : array of bool, shape (rounds, ..., M)
@@ -94,14 +100,6 @@ def convergence_bound(
     variant : {"corrected", "literal"}, default "corrected"
         What is proved, under the conditions `Lh <= 1`, `μ <= L` and `σ <= G`; or (10) as printed,
         under `η < 1/(9L)`.
-
-    Notes
-    -----
-    **Deviations** (erratum E3). The printed rate needs `‖∇F‖² >= 2L(F - F*)`, the wrong direction
-    of smoothness; only a PL constant gives a rate. Ω prints λ for λ², α3 misses η², staleness and
-    drift are missing from the inner product, and the age enters without the printed factor K. The
-    staleness of what arrives is `a_i(t-1) - 1`, not `a_i(t)` (erratum E1). The bound is loose: use
-    it to rank settings, not to predict a loss.
 
     Examples
     --------

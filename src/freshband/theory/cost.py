@@ -43,6 +43,8 @@ def regret_terms(best_means: ArrayLike, means: ArrayLike, ages_before: ArrayLike
     The mean over runs of the sum over rounds is exactly the regret. A term is negative where the
     policy's channel is the better one.
 
+    **Deviations.** The paper has no such law; its step (61) is wrong (erratum E11).
+
     Parameters
     ----------
     best_means : array of float in [0, 1], shape (rounds, ...)
@@ -51,10 +53,6 @@ def regret_terms(best_means: ArrayLike, means: ArrayLike, ages_before: ArrayLike
         `μ_i(t)`: means of the channels the policy used.
     ages_before : array of float >= 0, shape (rounds, ...)
         `a_i(t-1)`, the policy's ages before the round (clock ``"pre"`` of `aoi.ages_of`).
-
-    Notes
-    -----
-    **Deviations.** The paper has no such law; its step (61) is wrong (erratum E11).
 
     Examples
     --------

@@ -55,17 +55,15 @@ def m_exp3_bound(
     n, for constant means and random matching. As printed, (21): `4M√(e-1) C² √(TC ln C)` under the
     conditions `T > 16(e-1) C³ ln C` and, if ``best`` is given, `G_max >= T/C`.
 
+    **Deviations** (erratum E12). The printed bound is false, see `missed_needle_regret`: ages
+    depend on *when* successes come. The corrected one needs the tuned γ, not the paper's 0.5, and
+    the policy and the oracle must both match clients to channels at random.
+
     Parameters
     ----------
     n_clients, n_channels, rounds, variant, worst : shared, see `freshband.theory`
     best : array of float in (0, 1], optional
         `ν*`, the mean over the M best channels; needed by the corrected variant.
-
-    Notes
-    -----
-    **Deviations** (erratum E12). The printed bound is false, see `missed_needle_regret`: ages
-    depend on *when* successes come. The corrected one needs the tuned γ, not the paper's 0.5, and
-    the policy and the oracle must both match clients to channels at random.
 
     Examples
     --------
@@ -98,14 +96,12 @@ def missed_needle_regret(rounds: ArrayLike) -> Array:
     One client, two channels: good for half of the rounds, then bad except for one channel in round
     3T/4. Chapter "M-Exp3" has the proof.
 
+    **Deviations** (erratum E12). Theorem 3 promises `O(√T)` here.
+
     Parameters
     ----------
     rounds : array of int >= 4, divisible by 4
         T.
-
-    Notes
-    -----
-    **Deviations** (erratum E12). Theorem 3 promises `O(√T)` here.
 
     Examples
     --------

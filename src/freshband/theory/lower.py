@@ -44,17 +44,15 @@ def adversarial_lower_bound(
     T about `3/8 (N-M)²/N² √(NT)`. It is 0 where the formula is negative or ε is not below 1/2. As
     printed, (67), the last term is missing.
 
+    **Deviations** (erratum E11). Step (61) takes the oracle's age to be independent of the policy's
+    choice. The cost law gives the same factor `ε/p` without that, less `(1-p)/p < 1` per client.
+
     Parameters
     ----------
     n_clients, n_channels, rounds, variant : shared, see `freshband.theory`
     epsilon : {"paper", "best"} or array of float in (0, 1/2), default "paper"
         ε, by how much the good channels are better: the paper's `(N-M)/(4M√(NT))`, or twice that,
         which gives `1/2` in place of `3/8`.
-
-    Notes
-    -----
-    **Deviations** (erratum E11). Step (61) takes the oracle's age to be independent of the policy's
-    choice. The cost law gives the same factor `ε/p` without that, less `(1-p)/p < 1` per client.
 
     Examples
     --------
@@ -82,15 +80,13 @@ def segments_lower_bound(
     It is S times the bound of Theorem 2 for `⌊T/S⌋` rounds, about `3/8 (N-M)²/N² √(SNT)`: the good
     channels are drawn anew in each segment. S is at most T.
 
+    **Deviations** (erratum E13). The paper has no such theorem; it is what Theorem 4 should say.
+
     Parameters
     ----------
     n_clients, n_channels, rounds, n_segments : shared, see `freshband.theory`
     epsilon : {"paper", "best"} or array of float in (0, 1/2), default "paper"
         As in `adversarial_lower_bound`, for `⌊T/S⌋` rounds.
-
-    Notes
-    -----
-    **Deviations** (erratum E13). The paper has no such theorem; it is what Theorem 4 should say.
 
     Examples
     --------
@@ -120,15 +116,13 @@ def piecewise_lower_bound(
     mean is `½`. The condition ``every policy`` says whether all policies do, which is so for one
     client only; `segments_lower_bound` is about all policies.
 
-    Parameters
-    ----------
-    n_clients, n_channels, rounds, variant : shared, see `freshband.theory`
-
-    Notes
-    -----
     **Deviations** (erratum E13). Step (72) takes `Σ_j √x_j` for `√(Σ_j x_j)`; the bound on the
     plays is an assumption; and the printed air must not have good channels outside the special
     interval.
+
+    Parameters
+    ----------
+    n_clients, n_channels, rounds, variant : shared, see `freshband.theory`
 
     Examples
     --------

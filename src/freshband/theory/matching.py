@@ -95,6 +95,9 @@ def two_client_optimum(
 
     It is found by relative value iteration on pairs of ages.
 
+    **Deviations.** The paper lets clients take turns and has no such optimum (erratum E6). In all
+    cases tried the optimal rule is `age_sorted` in every state.
+
     Parameters
     ----------
     means : array of float in [0, 1], shape (..., 2)
@@ -104,11 +107,6 @@ def two_client_optimum(
         the better channel fails ``cap / 2`` times in a row with probability 1e-11.
     precision : float > 0, default 1e-9
         The largest difference between the bounds ``low`` and ``high``.
-
-    Notes
-    -----
-    **Deviations.** The paper lets clients take turns and has no such optimum (erratum E6). In all
-    cases tried the optimal rule is `age_sorted` in every state.
 
     Examples
     --------

@@ -86,34 +86,39 @@ def list_bounds(
     else:  # every set is best
         glr_cucb = glr_cucb_bound(*problem, segments, worst=worst, best=best, wrong=0.0)
     anything = Bound(any_policy_regret(n_clients, rounds, worst, 1.0), "upper", {})
-    stationary = "every policy, on some stationary air"
+    both: tuple[Variant, ...] = ("literal", "corrected")
     seldom = "policies that seldom try M of the channels, on some air with two breakpoints"
-    literal, corrected = "literal", "corrected"
-    bounds: list[tuple[str, Variant, Bound, str]] = [
-        ("Theorem 2", literal, adversarial_lower_bound(*problem, literal), stationary),
-        ("Theorem 2", corrected, adversarial_lower_bound(*problem), stationary),
-        ("Theorem 4", literal, piecewise_lower_bound(*problem, literal), seldom),
-        ("Theorem 4", corrected, piecewise_lower_bound(*problem), seldom),
-        (
+    theorem_2 = "Theorem 2", adversarial_lower_bound, "every policy, on some stationary air"
+    theorem_4 = "Theorem 4", piecewise_lower_bound, seldom
+    return [
+        *(
+            BoundEntry(result, variant, bound(*problem, variant), about)
+            for result, bound, about in (theorem_2, theorem_4)
+            for variant in both
+        ),
+        BoundEntry(
             "in place of Theorem 4",
-            corrected,
+            "corrected",
             segments_lower_bound(*problem, segments),
             "every policy, on some air with as many segments",
         ),
-        (
+        BoundEntry(
             "Theorem 3",
-            literal,
-            m_exp3_bound(*problem, literal, best=best_mean),
+            "literal",
+            m_exp3_bound(*problem, "literal", best=best_mean),
             "M-Exp3, on any air (false, see chapter M-Exp3)",
         ),
-        ("Theorem 3", corrected, exp3, "M-Exp3 and oracle matching at random, tuned"),
-        (
+        BoundEntry("Theorem 3", "corrected", exp3, "M-Exp3 and oracle matching at random, tuned"),
+        BoundEntry(
             "Theorem 5",
-            literal,
-            glr_cucb_bound(*problem, segments, literal),
+            "literal",
+            glr_cucb_bound(*problem, segments, "literal"),
             "GLR-CUCB, an order of growth: constant 1",
         ),
-        ("Theorem 5", corrected, glr_cucb, "GLR-CUCB against turns, constant 1 in Lemma 4"),
-        ("any policy", corrected, anything, "nobody can do worse on air with such means"),
+        BoundEntry(
+            "Theorem 5", "corrected", glr_cucb, "GLR-CUCB against turns, constant 1 in Lemma 4"
+        ),
+        BoundEntry(
+            "any policy", "corrected", anything, "nobody can do worse on air with such means"
+        ),
     ]
-    return [BoundEntry(*each) for each in bounds]

@@ -46,6 +46,9 @@ def age_sum_bound(
     the cost law, and n is the `age_cutoff`. As printed, (22), Q depends on an unbound t; here it is
     averaged over the phases.
 
+    **Deviations** (erratum E14). The printed proof bounds `E[a | wrong]` by `1/μ_min`, although a
+    policy can go wrong just when ages are large; and Q lacks the 1 of erratum E2.
+
     Parameters
     ----------
     best_means : array of float in (0, 1], shape (..., M)
@@ -53,11 +56,6 @@ def age_sum_bound(
     wrong : array of float >= 0
         B, the expected number of rounds with `k_i(t) ≠ k*_i(t)`.
     rounds, worst, variant : shared, see `freshband.theory`
-
-    Notes
-    -----
-    **Deviations** (erratum E14). The printed proof bounds `E[a | wrong]` by `1/μ_min`, although a
-    policy can go wrong just when ages are large; and Q lacks the 1 of erratum E2.
 
     Examples
     --------
@@ -88,6 +86,8 @@ def age_sum_bound(
 def smallest_gap(means: ArrayLike, n_clients: int, variant: Variant = "corrected") -> Array:
     """Return Δ_min, the difference between the best sum of M means and the next best.
 
+    **Deviations** (erratum E14): as printed the bound of Lemma 4 divides by 0.
+
     Parameters
     ----------
     means : array of float in [0, 1], shape (..., N)
@@ -97,10 +97,6 @@ def smallest_gap(means: ArrayLike, n_clients: int, variant: Variant = "corrected
     variant : {"corrected", "literal"}, default "corrected"
         The least over sets that are worse, infinite if none is; or as printed the least over all
         rounds, which is 0 as soon as one round is right.
-
-    Notes
-    -----
-    **Deviations** (erratum E14): as printed the bound of Lemma 4 divides by 0.
 
     Examples
     --------
@@ -133,6 +129,9 @@ def wrong_rounds(
     `√(C_T N T ln T)` if the number of segments is known, `C_T √(N T ln T)` if not; corrected,
     divided by Δ_min, and at most T.
 
+    **Deviations** (erratum E14). Δ_min is the least gap of sub-optimal sets; the paper counts
+    segments here and breakpoints in its experiments.
+
     Parameters
     ----------
     n_channels, rounds, n_segments, variant : shared, see `freshband.theory`
@@ -142,11 +141,6 @@ def wrong_rounds(
         `Δ_min`, see `smallest_gap`; corrected variant only.
     constant : array of float > 0, default 1
         The constant that the order hides; it is not stated anywhere.
-
-    Notes
-    -----
-    **Deviations** (erratum E14). Δ_min is the least gap of sub-optimal sets; the paper counts
-    segments here and breakpoints in its experiments.
 
     Examples
     --------
@@ -188,6 +182,9 @@ def glr_cucb_bound(
     `R <= (1 - μ_min)/μ*_min (n B + M/μ_min)` with the `age_cutoff` n. As printed, an order:
     `M√(C_T N T ln³T)` if the number of segments is known, `M C_T √(N T ln³T)` if not.
 
+    **Deviations** (erratum E14). (27) and (28) print c for c' = Mc, condition on events that depend
+    on the ages, and take an equal set for an equal channel of every client.
+
     Parameters
     ----------
     n_clients, n_channels, rounds, n_segments, variant, worst : shared, see `freshband.theory`
@@ -202,11 +199,6 @@ def glr_cucb_bound(
         By default M times `wrong_rounds`; the conditions then say that the constant of Lemma 4 is
         not known and, with several clients, that a policy on the right *set* may give its channels
         to other clients than the oracle does.
-
-    Notes
-    -----
-    **Deviations** (erratum E14). (27) and (28) print c for c' = Mc, condition on events that depend
-    on the ages, and take an equal set for an equal channel of every client.
 
     Examples
     --------
