@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freshband.channels import MeansStream, StatesStream, carry_forward, held, streams
-from freshband.channels.streams import FRAME, fill, slices
+from freshband.channels.streams import FRAME, _fill, slices
 from freshband.errors import SequenceError
 
 
@@ -35,7 +35,7 @@ def test_carry_forward_equals_a_loop(steps: int, channels: int, seed: int) -> No
 @pytest.mark.parametrize("n", [0, 1, 127, 128, 129, 1000])
 def test_fill_writes_every_row(n: int) -> None:
     out = np.zeros((n, 3))
-    fill(out, np.array([0.1, 0.2, 0.3]))
+    _fill(out, np.array([0.1, 0.2, 0.3]))
     np.testing.assert_array_equal(out, np.tile([0.1, 0.2, 0.3], (n, 1)))
 
 
@@ -45,7 +45,7 @@ def test_slices_cover_all_rounds_in_bounded_memory() -> None:
 
 
 def test_only_the_first_breakpoints_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "REMEMBERED", 10)
+    monkeypatch.setattr(streams, "_REMEMBERED", 10)
     flicker = np.arange(40)[:, None] % 2 * np.array([1.0, 0.0])
     stream = MeansStream(40, 2, [flicker], np.random.default_rng(0))
     stream.block(8)

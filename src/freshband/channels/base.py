@@ -11,7 +11,7 @@ than one block.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +22,12 @@ from freshband.registry import Registry
 from freshband.seeding import Role, check_seed, generator
 
 __all__ = [
+    "Bits",
     "Block",
     "ChannelModel",
+    "Flags",
+    "Floats",
+    "Rng",
     "Stream",
     "at_most",
     "build",
@@ -33,6 +37,11 @@ __all__ = [
     "same_air",
 ]
 
+
+Rng: TypeAlias = np.random.Generator
+Bits: TypeAlias = npt.NDArray[np.uint8]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+Floats: TypeAlias = npt.NDArray[np.float64]
 
 _COMPARED: Final = 1024  # rounds of two runs compared at a time
 
@@ -49,8 +58,8 @@ class Block(NamedTuple):
         throughout where the model has no means, such as a recorded trace of 0/1 states.
     """
 
-    states: npt.NDArray[np.uint8]
-    means: npt.NDArray[np.float64]
+    states: Bits
+    means: Floats
 
 
 class Stream(Protocol):
@@ -70,7 +79,7 @@ class Stream(Protocol):
         ...
 
     @property
-    def changed(self) -> npt.NDArray[np.bool_]:
+    def changed(self) -> Flags:
         """Which channels changed at each of `breakpoints`, shape (breakpoints, n_channels)."""
         ...
 
@@ -89,9 +98,7 @@ class ChannelModel(Protocol):
         """Whether blocks hold success rates; otherwise an oracle can only know the states."""
         ...
 
-    def start(
-        self, rounds: int, structure: np.random.Generator, states: np.random.Generator
-    ) -> Stream:
+    def start(self, rounds: int, structure: Rng, states: Rng) -> Stream:
         """Open a stream of ``rounds`` rounds.
 
         Parameters
@@ -179,7 +186,7 @@ def open_air(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) ->
     array([ 3,  5,  7,  9, 11])
     """
     seed, run = check_seed(seed), whole_number("run", run, at_least=0)
-    opened = build(model)
+    opened = build(model) if isinstance(model, str) else model  # checked once, not in every run
     stream = opened.start(
         whole_number("rounds", rounds, at_least=1),
         generator(seed, Role.CHANNEL_STRUCTURE, run),
@@ -223,7 +230,7 @@ class _Checked:
         return self._stream.breakpoints
 
     @property
-    def changed(self) -> npt.NDArray[np.bool_]:
+    def changed(self) -> Flags:
         return self._stream.changed
 
 

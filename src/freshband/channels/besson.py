@@ -1,4 +1,4 @@
-"""Problems of Besson and Kaufmann's work on piecewise-stationary bandits, for check values."""
+"""Problems of Besson and Kaufmann's work on piecewise-stationary bandits, as reference problems."""
 
 from __future__ import annotations
 
@@ -9,16 +9,8 @@ from typing import Annotated, ClassVar, final
 import numpy as np
 from pydantic import Field, model_validator
 
-from freshband.channels.base import Stream, register
-from freshband.channels.fields import (
-    Count,
-    Floats,
-    MeansModel,
-    Natural,
-    Probability,
-    Rng,
-    check_order,
-)
+from freshband.channels.base import Floats, Rng, Stream, register
+from freshband.channels.fields import Count, MeansModel, Natural, Probability, check_order
 from freshband.channels.piecewise import Piecewise, segment_lengths
 from freshband.channels.streams import held
 from freshband.parameters import Parameters, whole_number

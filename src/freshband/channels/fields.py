@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
-from freshband.channels.base import Stream
+from freshband.channels.base import Floats, Rng, Stream
 from freshband.channels.streams import MeansStream
 from freshband.errors import ParameterError, shown
 from freshband.parameters import Parameters, whole_number
@@ -17,14 +17,12 @@ from freshband.parameters import Parameters, whole_number
 __all__ = [
     "Band",
     "Count",
-    "Floats",
     "Matrix",
     "MeansModel",
     "Natural",
     "Places",
     "Probability",
     "RatedBand",
-    "Rng",
     "Row",
     "check_columns",
     "check_order",
@@ -33,8 +31,6 @@ __all__ = [
     "numbers",
 ]
 
-Rng: TypeAlias = np.random.Generator
-Floats: TypeAlias = npt.NDArray[np.float64]
 Natural: TypeAlias = Annotated[int, Field(ge=0)]
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 Probability: TypeAlias = Annotated[float, Field(ge=0, le=1)]

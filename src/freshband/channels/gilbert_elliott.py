@@ -5,18 +5,15 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, NamedTuple, final
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from freshband.channels.base import Stream, register
-from freshband.channels.fields import Floats, Probability, RatedBand, Rng, Row, forbid
+from freshband.channels.base import Bits, Flags, Floats, Rng, Stream, register
+from freshband.channels.fields import Probability, RatedBand, Row, forbid
 from freshband.channels.streams import MeansStream, slices
 from freshband.errors import ParameterError
 from freshband.parameters import whole_number
 
 __all__ = ["GilbertElliott"]
-
-Flags = npt.NDArray[np.bool_]
 
 
 class _Chain(NamedTuple):
@@ -151,7 +148,7 @@ class _HiddenStates:
         self._states = states
         self._hidden = states.random(len(chain.share)) < chain.share
 
-    def block(self, means: Floats) -> npt.NDArray[np.uint8]:
+    def block(self, means: Floats) -> Bits:
         """Draw the states of the next block."""
         good = np.empty(means.shape, np.bool_)
         n, n_channels = means.shape

@@ -9,17 +9,8 @@ from typing import final
 import numpy as np
 from pydantic import model_validator
 
-from freshband.channels.base import register
-from freshband.channels.fields import (
-    Band,
-    Count,
-    Floats,
-    MeansModel,
-    Natural,
-    Probability,
-    Rng,
-    check_order,
-)
+from freshband.channels.base import Floats, Rng, register
+from freshband.channels.fields import Band, Count, MeansModel, Natural, Probability, check_order
 from freshband.channels.piecewise import Piecewise, segment_lengths
 from freshband.channels.streams import held
 from freshband.channels.switching import Switching
@@ -35,15 +26,15 @@ class HardStationary(MeansModel):
     """The instance behind Theorem 2: M good channels hidden among N nearly as good ones.
 
     A uniformly random set of M channels has mean `½ + ε`, the others `½`, with
-    `ε = (N−M) / (4M √(NT))`. No policy has an AoI regret below `Ω((N−M)²/N² √(NT))` on all
-    such sets.
+    `ε = (N−M) / (4M √(NT))`. For every policy there is such a set on which its
+    AoI regret is `Ω((N−M)²/N² √(NT))`.
 
     Parameters
     ----------
     n_channels : int >= 1, default 5
         Number of channels N.
     n_clients : int in [1, n_channels], default 2
-        Number of clients M. Rounds must be so many that `ε ≤ 1/4`.
+        Number of clients M. There must be enough rounds that `ε ≤ 1/4`.
 
     Examples
     --------
@@ -72,7 +63,7 @@ class HardStationary(MeansModel):
 @final
 @register("hard-piecewise")
 class HardPiecewise(MeansModel):
-    """The instance behind Theorem 4: the best channels change places once, for a while.
+    """The instance behind Theorem 4: in one interval, other channels are the best.
 
     The run is cut into K = N equal intervals. The first M channels have mean `½ + ε` and the
     others `½`, with `ε = √(N/(MT))`, except in one uniformly random interval, in which the last M
@@ -83,7 +74,7 @@ class HardPiecewise(MeansModel):
     n_channels : int >= 2 n_clients, default 5
         Number of channels N, and of intervals K.
     n_clients : int >= 1, default 2
-        Number of clients M. Rounds must be so many that `ε < 1/2`, and at least N.
+        Number of clients M. There must be enough rounds that `ε < 1/2`, and at least N.
 
     Notes
     -----
@@ -121,7 +112,7 @@ class HardPiecewise(MeansModel):
 
 
 class _PiecewiseFigure(Band):
-    """Equally spaced breakpoints, at each of which all means are drawn anew."""
+    """Equally spaced breakpoints, at each of which all means are drawn again."""
 
     n_breakpoints: Natural = 5
 
@@ -134,7 +125,7 @@ class _PiecewiseFigure(Band):
 class Fig2(_PiecewiseFigure):
     """The channels of Fig. 2: five of them, with five equally spaced breakpoints.
 
-    All means are drawn anew from U[mean_low, mean_high] at every breakpoint. The paper runs it
+    All means are drawn again from U[mean_low, mean_high] at every breakpoint. The paper runs it
     for T = 20,000 rounds with M = 2 clients.
 
     Parameters
@@ -164,7 +155,7 @@ class Fig2(_PiecewiseFigure):
 class Fig3Piecewise(_PiecewiseFigure):
     """The piecewise-stationary channels of Figs. 3 and 4: thirty of them, two breakpoints.
 
-    The breakpoints are equally spaced, and all means are drawn anew from U[mean_low, mean_high] at
+    The breakpoints are equally spaced, and all means are drawn again from U[mean_low, mean_high] at
     each. The paper runs it for about T = 250 rounds with M = 20 clients.
 
     Parameters

@@ -9,16 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import model_validator
 
-from freshband.channels.base import register
-from freshband.channels.fields import (
-    Count,
-    Floats,
-    Probability,
-    RatedBand,
-    Rng,
-    check_order,
-    forbid,
-)
+from freshband.channels.base import Floats, Rng, register
+from freshband.channels.fields import Count, Probability, RatedBand, check_order, forbid
 from freshband.channels.streams import FRAME, held
 
 __all__ = ["Jammer"]

@@ -10,16 +10,14 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import model_validator
 
-from freshband.channels.base import register
+from freshband.channels.base import Floats, Rng, register
 from freshband.channels.fields import (
     Band,
     Count,
-    Floats,
     Matrix,
     Natural,
     Places,
     Probability,
-    Rng,
     check_columns,
     columns_of,
     forbid,

@@ -17,13 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from freshband.channels.base import Floats
 from freshband.errors import FileError, ParameterError, nearest
 
 __all__ = ["Readings", "read", "suffix"]
 
 _SUFFIXES = (".csv", ".csv.gz", ".npy", ".npz", ".parquet")
-
-Floats = npt.NDArray[np.float64]
 
 
 class Readings(NamedTuple):

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from freshband.channels.base import Stream
-from freshband.channels.fields import Rng
+from freshband.channels.base import Rng, Stream
 from freshband.channels.streams import FRAME, MeansStream, StatesStream, held
 from freshband.errors import ParameterError
 from freshband.parameters import Parameters, whole_number

@@ -6,8 +6,8 @@ from typing import final
 
 import numpy as np
 
-from freshband.channels.base import register
-from freshband.channels.fields import Floats, RatedBand, Rng
+from freshband.channels.base import Floats, Rng, register
+from freshband.channels.fields import RatedBand
 
 __all__ = ["Stationary"]
 

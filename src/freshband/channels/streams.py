@@ -14,34 +14,21 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from freshband.channels.base import Block
+from freshband.channels.base import Bits, Block, Flags, Floats, Rng
 from freshband.errors import SequenceError
 from freshband.parameters import whole_number
 
-__all__ = [
-    "FRAME",
-    "REMEMBERED",
-    "MeansStream",
-    "StatesStream",
-    "carry_forward",
-    "fill",
-    "held",
-    "slices",
-]
+__all__ = ["FRAME", "MeansStream", "StatesStream", "carry_forward", "held", "slices"]
 
 FRAME = 4096
 """Rounds in a piece whose rows differ: what a model may hold in memory at once."""
 
-REMEMBERED = 100_000
-"""Breakpoints a stream remembers: the first ones."""
-
+_REMEMBERED = 100_000  # breakpoints: the first ones
 _CHUNK = 32768  # numbers drawn at a time: they stay in the cache
 _LONG = 512  # rounds from which on broadcasting a row is faster than repeating it
 _TILE = 128  # rows written at a time into a constant block: four times as fast as row by row
 
-Scalar = TypeVar("Scalar", bound=np.generic)
-Floats = npt.NDArray[np.float64]
-Bits = npt.NDArray[np.uint8]
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 def slices(n: int, width: int) -> Iterator[slice]:
@@ -51,7 +38,7 @@ def slices(n: int, width: int) -> Iterator[slice]:
         yield slice(begin, min(begin + step, n))
 
 
-def fill(out: Floats, row: Floats) -> None:
+def _fill(out: Floats, row: Floats) -> None:
     """Write ``row`` into every row of ``out``, which is contiguous, a tile at a time."""
     whole = len(out) // _TILE * _TILE
     if whole:
@@ -62,8 +49,8 @@ def fill(out: Floats, row: Floats) -> None:
 
 
 def held(
-    rows: npt.NDArray[Scalar], lengths: npt.NDArray[np.int64]
-) -> Iterator[npt.NDArray[Scalar]]:
+    rows: npt.NDArray[_Scalar], lengths: npt.NDArray[np.int64]
+) -> Iterator[npt.NDArray[_Scalar]]:
     """Yield pieces in which row i of ``rows`` is held for ``lengths[i]`` >= 1 rounds.
 
     Long rows are broadcast, runs of short ones are repeated up to `FRAME` rounds at a time.
@@ -81,7 +68,7 @@ def held(
             i = j
 
 
-def carry_forward(first: Floats, fresh: Floats, change: npt.NDArray[np.bool_]) -> Floats:
+def carry_forward(first: Floats, fresh: Floats, change: Flags) -> Floats:
     """Return the rows after ``first`` if channels take their ``fresh`` value only at a ``change``.
 
     Examples
@@ -95,18 +82,20 @@ def carry_forward(first: Floats, fresh: Floats, change: npt.NDArray[np.bool_]) -
     return np.take_along_axis(np.concatenate([first[None], fresh]), source, axis=0)
 
 
-class _Stream(Generic[Scalar]):
-    """Plays pieces one after another, cut to whatever is asked for."""
+class _Stream(Generic[_Scalar]):
+    """Plays pieces one after another, cut to the sizes asked for."""
 
-    def __init__(self, rounds: int, n_channels: int, pieces: Iterable[npt.NDArray[Scalar]]) -> None:
+    def __init__(
+        self, rounds: int, n_channels: int, pieces: Iterable[npt.NDArray[_Scalar]]
+    ) -> None:
         self._left = whole_number("rounds", rounds, at_least=1)
         self._n_channels = n_channels
         self._pieces = iter(pieces)
-        self._rest: npt.NDArray[Scalar] = np.empty((0, 0))  # type: ignore[assignment]  # unread
+        self._rest: npt.NDArray[_Scalar] = np.empty((0, 0))  # type: ignore[assignment]  # unread
         self._breakpoints = [np.empty(0, np.int64)]
         self._changed = [np.empty((0, n_channels), np.bool_)]
 
-    def _spans(self, n: int) -> Iterator[tuple[slice, npt.NDArray[Scalar]]]:
+    def _spans(self, n: int) -> Iterator[tuple[slice, npt.NDArray[_Scalar]]]:
         """Yield the next ``n`` rows as views of the pieces they lie in, each with its place."""
         at = 0
         while at < n:
@@ -133,7 +122,7 @@ class _Stream(Generic[Scalar]):
         return np.concatenate(self._breakpoints)
 
     @property
-    def changed(self) -> npt.NDArray[np.bool_]:
+    def changed(self) -> Flags:
         """See `Stream.changed`."""
         return np.concatenate(self._changed)
 
@@ -160,7 +149,7 @@ class MeansStream(_Stream[np.float64]):
         rounds: int,
         n_channels: int,
         pieces: Iterable[Floats],
-        states: np.random.Generator,
+        states: Rng,
         *,
         draw: Callable[[Floats], Bits] | None = None,
     ) -> None:
@@ -178,7 +167,7 @@ class MeansStream(_Stream[np.float64]):
         means = np.empty((n, self._n_channels))
         for place, span in self._spans(n):
             if span.strides[0] == 0:  # one row held: nothing can change inside
-                fill(means[place], span[0])
+                _fill(means[place], span[0])
                 self._note_changes(span[:1])
             else:
                 means[place] = span
@@ -188,7 +177,7 @@ class MeansStream(_Stream[np.float64]):
 
     def _note_changes(self, span: Floats) -> None:
         """Note where the means from round ``t`` on differ from those of the round before."""
-        if self._noted >= REMEMBERED:
+        if self._noted >= _REMEMBERED:
             return
         before = span[:1] if self._last is None else self._last[None]
         changed = np.empty(span.shape, np.bool_)
@@ -198,7 +187,7 @@ class MeansStream(_Stream[np.float64]):
         cells = np.flatnonzero(changed)  # few: cheaper to fold into rows than any(axis=1)
         if len(cells) == 0:
             return
-        found = np.unique(cells // self._n_channels)[: REMEMBERED - self._noted]
+        found = np.unique(cells // self._n_channels)[: _REMEMBERED - self._noted]
         self._breakpoints.append(self._t + found)
         self._changed.append(changed[found])
         self._noted += len(found)
@@ -217,10 +206,7 @@ class StatesStream(_Stream[np.uint8]):
 
     Parameters
     ----------
-    rounds : int
-        Horizon T >= 1.
-    n_channels : int
-        Number of channels N.
+    rounds, n_channels : as in `MeansStream`
     pieces : iterable of ndarray of uint8, shape (k, n_channels)
         The states, at least ``rounds`` rows in all.
     """

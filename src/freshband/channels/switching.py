@@ -1,4 +1,4 @@
-"""Channels that may change in any round: no horizon, no schedule."""
+"""Channels that may change in any round."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import model_validator
 
-from freshband.channels.base import register
-from freshband.channels.fields import Band, Floats, Probability, Rng, forbid
+from freshband.channels.base import Flags, Floats, Rng, register
+from freshband.channels.fields import Band, Probability, forbid
 from freshband.channels.streams import FRAME, carry_forward, held
 
 __all__ = ["Switching"]
@@ -19,7 +19,7 @@ __all__ = ["Switching"]
 @final
 @register("switching")
 class Switching(Band):
-    """Success rates that are redrawn at random times.
+    """Success rates that are drawn again at random times.
 
     In every round a switch happens with probability ``hazard``, so regimes last `1/hazard` rounds
     on average (geometrically distributed). At a switch a channel takes a new mean from
@@ -81,7 +81,7 @@ class Switching(Band):
             yield from held(rows[lasting], lengths[lasting])
             means = rows[-1]
 
-    def _switches(self, structure: Rng) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    def _switches(self, structure: Rng) -> tuple[npt.NDArray[np.int64], Flags]:
         """Draw the rounds of a frame with a switch, and the channels that take part in each."""
         slots = FRAME * self.n_channels if self.per_channel else FRAME
         count = structure.binomial(slots, self.hazard)

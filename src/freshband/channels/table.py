@@ -7,8 +7,8 @@ from typing import Annotated, final
 import numpy as np
 from pydantic import BeforeValidator, ConfigDict, PlainSerializer, ValidationInfo, model_validator
 
-from freshband.channels.base import register
-from freshband.channels.fields import Floats, numbers
+from freshband.channels.base import Floats, register
+from freshband.channels.fields import numbers
 from freshband.channels.recording import Offset, Recorded, Recording
 from freshband.errors import ParameterError
 

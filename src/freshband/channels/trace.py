@@ -1,4 +1,4 @@
-"""Channels as somebody measured them, read from a file."""
+"""Channels as they were measured, read from a file."""
 
 from __future__ import annotations
 

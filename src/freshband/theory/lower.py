@@ -78,7 +78,7 @@ def segments_lower_bound(
     """Return the AoI regret every policy has on some air with that many segments.
 
     It is S times the bound of Theorem 2 for `⌊T/S⌋` rounds, about `3/8 (N-M)²/N² √(SNT)`: the good
-    channels are drawn anew in each segment. S is at most T.
+    channels are drawn again in each segment. S is at most T.
 
     **Deviations** (erratum E13). The paper has no such theorem; it is what Theorem 4 should say.
 
