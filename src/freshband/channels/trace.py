@@ -83,11 +83,8 @@ class Trace(Recorded):
     Only ratios have means and breakpoints, the rounds at which a ratio changes. The file is read
     when the model is created and again only if it has changed.
 
-    States and quality contain nothing random: every run meets the same states, and standard errors
-    over runs come from the policies' own random choices alone. With ``offset="random"`` they also
-    show how much the starting row matters. They are not those of independent recordings: runs
-    overlap unless the recording is much longer than a run, and a recording that wraps continues
-    from its last row to its first, a transition that was never measured.
+    States and quality contain nothing random: every run meets the same states. The page *Simulation*
+    says what standard errors over runs then mean, with and without ``offset="random"``.
 
     Examples
     --------

@@ -148,7 +148,7 @@ def _depth(best: float) -> int:
 
 
 def _look_ahead(means: Array, worth: Array) -> Array:
-    """Return the expected cost of a round from each pair of ages, plus the value of the next pair."""
+    """Return the expected cost of a round from each pair of ages plus the value of the next."""
     age = np.arange(1, worth.shape[1] + 1)
     p, q = (means[:, i, None, None] for i in range(2))  # success of client 1, of client 2
     older = np.concatenate([worth[:, 1:], worth[:, -1:]], axis=1)  # client 1 a round older
