@@ -83,8 +83,8 @@ class Trace(Recorded):
     Only ratios have means and breakpoints, the rounds at which a ratio changes. The file is read
     when the model is created and again only if it has changed.
 
-    States and quality contain nothing random: every run meets the same states. The page *Simulation*
-    says what standard errors over runs then mean, with and without ``offset="random"``.
+    States and quality contain nothing random: every run meets the same states. The page
+    *Simulation* says what standard errors then mean, with and without ``offset="random"``.
 
     Examples
     --------
