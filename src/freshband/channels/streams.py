@@ -206,7 +206,7 @@ class StatesStream(_Stream[np.uint8]):
 
     Parameters
     ----------
-    rounds, n_channels : as in `MeansStream`
+    rounds, n_channels : as in MeansStream
     pieces : iterable of ndarray of uint8, shape (k, n_channels)
         The states, at least ``rounds`` rows in all.
     """

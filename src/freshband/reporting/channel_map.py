@@ -46,7 +46,7 @@ def draw(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Fig
 
     Parameters
     ----------
-    model, rounds, seed, run : as in `freshband.channels.open_air`
+    model, rounds, seed, run : as in freshband.channels.open_air
         The picture shows the air that a simulation with the same seed meets in this run.
 
     Returns

@@ -38,7 +38,7 @@ def expected_age(means: ArrayLike, variant: Variant = "corrected", *, start: flo
     means : array of float in [0, 1], shape (rounds, ...)
         `μ_t`, the mean of the channel the client uses in round t = 1, 2, …; further axes are
         further clients.
-    variant : shared, see `freshband.theory`
+    variant : shared, see freshband.theory
         (15) is the printed formula.
     start : float >= 1, default 1
         The age `a(0)`; with ``literal`` only 1.

@@ -73,7 +73,7 @@ def age_cutoff(rounds: ArrayLike, worst: ArrayLike) -> Array:
 
     Parameters
     ----------
-    rounds, worst : shared, see `freshband.theory`
+    rounds, worst : shared, see freshband.theory
 
     Examples
     --------
@@ -96,7 +96,7 @@ def any_policy_regret(
 
     Parameters
     ----------
-    n_clients, rounds, worst : shared, see `freshband.theory`
+    n_clients, rounds, worst : shared, see freshband.theory
     best : array of float in (0, 1]
         The mean of the benchmark's channels.
 

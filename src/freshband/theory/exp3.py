@@ -61,7 +61,7 @@ def m_exp3_bound(
 
     Parameters
     ----------
-    n_clients, n_channels, rounds, variant, worst : shared, see `freshband.theory`
+    n_clients, n_channels, rounds, variant, worst : shared, see freshband.theory
     best : array of float in (0, 1], optional
         `ν*`, the mean over the M best channels; needed by the corrected variant.
 

@@ -49,7 +49,7 @@ def adversarial_lower_bound(
 
     Parameters
     ----------
-    n_clients, n_channels, rounds, variant : shared, see `freshband.theory`
+    n_clients, n_channels, rounds, variant : shared, see freshband.theory
     epsilon : {"paper", "best"} or array of float in (0, 1/2), default "paper"
         ε, by how much the good channels are better: the paper's `(N-M)/(4M√(NT))`, or twice that,
         which gives `1/2` in place of `3/8`.
@@ -84,7 +84,7 @@ def segments_lower_bound(
 
     Parameters
     ----------
-    n_clients, n_channels, rounds, n_segments : shared, see `freshband.theory`
+    n_clients, n_channels, rounds, n_segments : shared, see freshband.theory
     epsilon : {"paper", "best"} or array of float in (0, 1/2), default "paper"
         As in `adversarial_lower_bound`, for `⌊T/S⌋` rounds.
 
@@ -122,7 +122,7 @@ def piecewise_lower_bound(
 
     Parameters
     ----------
-    n_clients, n_channels, rounds, variant : shared, see `freshband.theory`
+    n_clients, n_channels, rounds, variant : shared, see freshband.theory
 
     Examples
     --------

@@ -67,7 +67,7 @@ def next_age_sum(ages: ArrayLike, means: ArrayLike, assignment: ArrayLike | None
 
     Parameters
     ----------
-    ages, means : as in `age_sorted`
+    ages, means : as in age_sorted
     assignment : array of int, shape (..., M), optional
         The channel of each client; by default the best assignment, `age_sorted`.
 

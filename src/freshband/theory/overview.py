@@ -62,7 +62,7 @@ def list_bounds(
 
     Parameters
     ----------
-    n_clients, n_channels, rounds, n_segments : shared, see `freshband.theory`
+    n_clients, n_channels, rounds, n_segments : shared, see freshband.theory
     air : Air
         From `describe_air`; ``worst`` must be above 0.
 

@@ -55,7 +55,7 @@ def age_sum_bound(
         Means of the M best channels in the order in which a client meets them.
     wrong : array of float >= 0
         B, the expected number of rounds with `k_i(t) ≠ k*_i(t)`.
-    rounds, worst, variant : shared, see `freshband.theory`
+    rounds, worst, variant : shared, see freshband.theory
 
     Examples
     --------
@@ -134,7 +134,7 @@ def wrong_rounds(
 
     Parameters
     ----------
-    n_channels, rounds, n_segments, variant : shared, see `freshband.theory`
+    n_channels, rounds, n_segments, variant : shared, see freshband.theory
     known : bool, default False
         Whether the policy was told `C_T`.
     gap : array of float > 0
@@ -187,8 +187,8 @@ def glr_cucb_bound(
 
     Parameters
     ----------
-    n_clients, n_channels, rounds, n_segments, variant, worst : shared, see `freshband.theory`
-    known, constant : as in `wrong_rounds`
+    n_clients, n_channels, rounds, n_segments, variant, worst : shared, see freshband.theory
+    known, constant : as in wrong_rounds
     best : array of float in (0, 1]
         `μ*_min`: the least mean of a channel the oracle uses, in any segment; corrected variant
         only, as ``gap`` and ``wrong``.
