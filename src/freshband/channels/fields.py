@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -24,9 +24,7 @@ __all__ = [
     "Probability",
     "RatedBand",
     "Row",
-    "check_columns",
     "check_order",
-    "columns_of",
     "forbid",
     "numbers",
 ]
@@ -74,32 +72,6 @@ else:
     Places = Annotated[tuple[Annotated[int, Field(ge=2)], ...], BeforeValidator(_places)]
 
 
-def columns_of(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return ``values`` with ``n_channels`` read off the first of the lists ``names`` given.
-
-    An ``n_channels`` of the user's own stays, to be compared once everything is checked.
-    """
-    if values.get("n_channels") is None:
-        for name in names:
-            try:
-                shape = np.asarray(values.get(name)).shape
-            except ValueError:  # ragged: the field's own check says so
-                continue
-            if shape and shape[-1] > 0:
-                return {**values, "n_channels": shape[-1]}
-    return dict(values)
-
-
-def check_columns(model: MeansModel, *names: str) -> None:
-    """Raise if one of the lists or matrices ``names`` has not a column for each channel."""
-    for name in names:
-        shape = np.shape(getattr(model, name))
-        if shape and shape[-1] != model.n_channels:
-            raise ParameterError(
-                f"{name} must have n_channels = {model.n_channels} columns, got {shape[-1]}"
-            )
-
-
 def forbid(model: Parameters, given: str, *names: str) -> None:
     """Raise if one of the parameters ``names`` was set although ``given`` makes it void.
 
@@ -136,14 +108,36 @@ class MeansModel(Parameters):
 
 
 class Band(MeansModel):
-    """N channels whose means are drawn from U[mean_low, mean_high]."""
+    """N channels whose means are drawn from U[mean_low, mean_high], or given."""
+
+    _lists: ClassVar[tuple[str, ...]] = ()  # lists and matrices with a column for each channel
 
     mean_low: Probability = 0.1
     mean_high: Probability = 0.9
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fit(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Read ``n_channels`` off the first list given; one that is given too is compared below."""
+        if values.get("n_channels") is None:
+            for name in cls._lists:
+                try:
+                    shape = np.asarray(values.get(name)).shape
+                except ValueError:  # ragged: the field's own check says so
+                    continue
+                if shape and shape[-1] > 0:
+                    return {**values, "n_channels": shape[-1]}
+        return values
+
     @model_validator(mode="after")
-    def _check_range(self) -> Band:
+    def _check_band(self) -> Band:
         check_order(self, "mean_low", "mean_high")
+        for name in self._lists:
+            shape = np.shape(getattr(self, name))
+            if shape and shape[-1] != self.n_channels:
+                raise ParameterError(
+                    f"{name} must have n_channels = {self.n_channels} columns, got {shape[-1]}"
+                )
         return self
 
     def _draw(self, structure: Rng, *rows: int) -> Floats:
@@ -158,14 +152,8 @@ class RatedBand(Band):
 
     means: Row | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _fit(cls, values: dict[str, Any]) -> dict[str, Any]:
-        return columns_of(values, *cls._lists)
-
     @model_validator(mode="after")
     def _check_means(self) -> RatedBand:
-        check_columns(self, *self._lists)
         if self.means is not None:
             forbid(self, "means", "mean_low", "mean_high")
         return self

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import Any, Literal, final
+from typing import ClassVar, Literal, final
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import model_validator
 
 from freshband.channels.base import Floats, Rng, register
-from freshband.channels.fields import (
-    Band,
-    Count,
-    Matrix,
-    Natural,
-    Places,
-    Probability,
-    check_columns,
-    columns_of,
-    forbid,
-)
+from freshband.channels.fields import Band, Count, Matrix, Natural, Places, Probability, forbid
 from freshband.channels.streams import carry_forward, held
 from freshband.errors import ParameterError
 
@@ -85,6 +75,8 @@ class Piecewise(Band):
     tackling piecewise-stationary bandits", JMLR 23, 2022.
     """
 
+    _lists: ClassVar[tuple[str, ...]] = ("means",)
+
     means: Matrix | None = None
     n_breakpoints: Natural | None = None
     n_segments: Count | None = None
@@ -92,11 +84,6 @@ class Piecewise(Band):
     spacing: Literal["equal", "random"] = "equal"
     min_gap: Count = 1
     p_change: Probability = 1.0
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fit(cls, values: dict[str, Any]) -> dict[str, Any]:
-        return columns_of(values, "means")
 
     @model_validator(mode="after")
     def _agree(self) -> Piecewise:
@@ -110,7 +97,6 @@ class Piecewise(Band):
             forbid(self, "n_breakpoints", "n_segments")
         if self.means is not None:
             forbid(self, "means", "mean_low", "mean_high", "p_change")
-            check_columns(self, "means")
             if self._segments() != len(self.means):
                 raise ParameterError(
                     f"means must have a row for each of {self._segments()} segments, "
