@@ -100,7 +100,7 @@ def list_bounds(
             "in place of Theorem 4",
             "corrected",
             segments_lower_bound(*problem, segments),
-            "every policy, on some air with as many segments",
+            "every policy, on some air with that many segments",
         ),
         BoundEntry(
             "Theorem 3",
@@ -108,17 +108,22 @@ def list_bounds(
             m_exp3_bound(*problem, "literal", best=best_mean),
             "M-Exp3, on any air (false, see chapter M-Exp3)",
         ),
-        BoundEntry("Theorem 3", "corrected", exp3, "M-Exp3 and oracle matching at random, tuned"),
+        BoundEntry(
+            "Theorem 3", "corrected", exp3, "tuned M-Exp3, if it and the oracle match at random"
+        ),
         BoundEntry(
             "Theorem 5",
             "literal",
             glr_cucb_bound(*problem, segments, "literal"),
-            "GLR-CUCB, an order of growth: constant 1",
+            "GLR-CUCB, an order of growth with constant 1",
         ),
         BoundEntry(
-            "Theorem 5", "corrected", glr_cucb, "GLR-CUCB against turns, constant 1 in Lemma 4"
+            "Theorem 5",
+            "corrected",
+            glr_cucb,
+            "GLR-CUCB against an oracle that takes turns; constant 1",
         ),
         BoundEntry(
-            "any policy", "corrected", anything, "nobody can do worse on air with such means"
+            "any policy", "corrected", anything, "no policy can do worse on air with such means"
         ),
     ]
