@@ -1,7 +1,7 @@
 """Embed the coordinator: four devices share six unreliable uplinks.
 
-The radio here is simulated; replace `transmit` by yours. The process may be killed at any time: it
-continues from its last saved round.
+The radio here is simulated; replace `transmit` by your own. The process may be killed at any time;
+it continues from its last saved round.
 """
 
 import sys
@@ -23,7 +23,7 @@ def transmit(uplinks: np.ndarray, t: int, rng: np.random.Generator) -> list[bool
 
 
 def main(state: Path) -> None:
-    """Serve ROUNDS rounds, saving now and then."""
+    """Serve ROUNDS rounds and save the state every 100."""
     if state.exists():
         coordinator = Coordinator.load(state)
         print(f"continuing after round {coordinator.round}")

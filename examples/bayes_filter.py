@@ -1,4 +1,4 @@
-"""What two schedulers believe of channels that keep switching, against the truth.
+"""Success rates of switching channels as two schedulers estimate them, and the true ones.
 
 python examples/bayes_filter.py [PICTURE]    draws the picture of "Noticing change"
 """
@@ -16,7 +16,7 @@ POLICIES = {"bayes": "#009E73", "glr-cucb:fresh": "#D55E00"}
 
 
 def main(picture: str) -> None:
-    """Play both on the same air and draw what they expect of each channel."""
+    """Run both on the same channel states and draw their estimates for each channel."""
     block = open_air("fig3-extreme", rounds=ROUNDS, seed=1).block(ROUNDS)
     figure = Figure(figsize=(8.0, 5.0), layout="constrained")
     panels = figure.subplots(SHOWN, 1, sharex=True, sharey=True)

@@ -1,9 +1,10 @@
 """Compare the cheap contributions of clients with exact Shapley values.
 
-Five unlike clients train on the digits over changing channels. Every five rounds the contribution
-of each client is computed in four ways from the same history: the paper's corrected formula (33),
-the same as printed, FedCE's, and the exact Shapley value of the next step. Printed is how well each
-ranks the clients as the Shapley value does (Spearman's rank correlation), over several runs.
+Five clients with different data train on the digits over changing channels. Every five rounds the
+contribution of each client is computed in several ways from the same history: with the paper's
+formula (33), corrected and as printed, with each of its factors alone, with FedCE's formula, and as
+the exact Shapley value of the next step. The script prints how well each ranks the clients as the
+Shapley value does (Spearman's rank correlation), over several runs.
 
     python examples/contributions.py [RUNS]
 """

@@ -1,14 +1,16 @@
-"""What the server should do when few updates arrive: the mean of these, or each by its own weight.
+"""What the server should do if few updates arrive: take their mean, or keep each one's own weight.
 
-Four clients on air that changes all the time; about two are heard in a round. The mean of what
-arrived (``renorm``, the paper's rule) is compared with each update by its own weight (``fixed``),
-for little and much local work on alike and unlike clients. The further a client's model walks away
-on its own, the more it hurts to follow a single one.
+Four clients send over channels that change all the time; about two get through per round. The mean
+of what arrived (``renorm``, the paper's rule) is compared with giving each update its own weight
+(``fixed``), for little and much local work, and for clients with similar and with different data.
+The further a client's model moves away during local training, the more it hurts to follow a single
+one.
 
     python examples/few_heard.py [RUNS]
 
-With a file that ``freshband compare --out`` wrote, it shows instead how accurate its policies are,
-over all rounds and the last 100, and how soon they reach what the first has at the end.
+With a file that ``freshband compare --out`` wrote, it shows instead how accurate the policies are,
+over all rounds and over the last 100, and how soon they reach the final accuracy of the first
+policy.
 
     python examples/few_heard.py FILE.nc
 """
@@ -30,7 +32,7 @@ def written(values: np.ndarray) -> str:
 
 
 def main(runs: int = 4, rounds: int = 150) -> None:
-    """Print the accuracy, mean over rounds, and what ``fixed`` adds to it, run by run."""
+    """Print the mean accuracy over rounds and what ``fixed`` adds to it, paired by run."""
     heads = [f"`{name}` | `@fixed` adds" for name in SCHEDULERS]
     print("| clients | local steps | " + " | ".join(heads) + " |")
     print("| --- |" + " ---: |" * (1 + 2 * len(SCHEDULERS)))
@@ -60,7 +62,7 @@ def main(runs: int = 4, rounds: int = 150) -> None:
 
 
 def summarise(path: str) -> None:
-    """Print what a comparison's file says of its policies."""
+    """Print a table of the policies in the file of a comparison."""
     accuracy = load_comparison(path).accuracy
     rounds, first = accuracy["round"].values, accuracy.isel(policy=0).values
     print("| policy | accuracy in percent, mean over rounds | over the last 100 | rounds needed |")

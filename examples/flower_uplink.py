@@ -1,9 +1,9 @@
 """An uplink and a client's hook for a real link: three interfaces of a gateway.
 
-The server's half says what "delivered" means. Here it is what came before the deadline, except
-that the server knows when an interface was down for maintenance, and does not blame the channel.
-The client's half switches the interface before the update leaves. Run it to see both work without
-a network.
+The server's part decides what "delivered" means. Here an update is delivered if it arrived before
+the deadline; if an interface was down for maintenance, the outcome is unknown and does not count
+against the channel. The client's part switches the interface before the update is sent. Run this
+file to see both parts work without a network.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INTERFACES = ("wlan0", "wwan0", "eth1")
 
 
 class GatewayUplink:
-    """Delivered is what came in time; what was sent over an interface under repair is unknown."""
+    """An update is delivered if it came in time; over an interface under repair it is unknown."""
 
     n_channels = len(INTERFACES)
     waits = True  # a round also waits for updates overdue from earlier rounds
@@ -35,7 +35,7 @@ class GatewayUplink:
     def acknowledge(
         self, round: int, assignment: NDArray[np.int64], arrived: NDArray[np.bool_]
     ) -> Sequence[bool | None]:
-        """Say True, False or None (unknown) of each client."""
+        """Return True, False or None (unknown) for each client."""
         return [
             True if here else None if channel in self.under_repair else False
             for channel, here in zip(assignment.tolist(), arrived.tolist(), strict=True)
@@ -43,7 +43,7 @@ class GatewayUplink:
 
 
 def use_interface(channel: int, context: Context, run=subprocess.run) -> None:
-    """Send what leaves next over the interface the scheduler chose."""
+    """Route the next update over the interface the scheduler chose."""
     if channel < 0:
         return  # no channel this round
     server = str(context.node_config.get("server", "192.0.2.1"))
@@ -56,7 +56,7 @@ mod = channel_mod(on_channel=use_interface)
 
 
 def main() -> None:
-    """Play some rounds with an air of our own in place of the network."""
+    """Run some rounds with random outcomes in place of the network."""
     rng = np.random.default_rng(0)
     coordinator = Coordinator("glr-cucb", n_clients=2, n_channels=3, seed=0)
     uplink = GatewayUplink(deadline=30.0)

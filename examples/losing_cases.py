@@ -1,4 +1,4 @@
-"""Where each policy wins and where it loses: one table over many kinds of air.
+"""Where each policy wins and where it loses: one table over many channel environments.
 
 python examples/losing_cases.py [RUNS]    prints the Markdown table of "How to choose a scheduler"
 """
@@ -33,7 +33,7 @@ POLICIES = [
 
 
 def main(runs: int) -> None:
-    """Simulate N=5, M=2, T=20,000 on every air and print mean ± standard error of regret."""
+    """Simulate N=5, M=2, T=20,000 everywhere and print mean ± standard error of regret."""
     cells: dict[str, list[str]] = {policy: [] for policy in POLICIES}
     for model, options in AIRS.values():
         result = freshband.simulate(model, POLICIES, runs=runs, channel_options=options)

@@ -1,4 +1,4 @@
-"""A channel model of your own in one file: channels that are good by turns.
+"""A channel model of your own in one file: channels that are good in turn.
 
 freshband --import examples/my_channels.py simulate --channels shifts --policies random,glr-cucb
 """
@@ -20,16 +20,16 @@ __all__ = ["Shifts"]
 @register("shifts")
 @final
 class Shifts(Parameters):
-    """Every other channel is good, and good and bad ones change places after each shift.
+    """Every other channel is good, and after each shift good and bad channels change places.
 
     Parameters
     ----------
     n_channels : int >= 1, default 5
         Number of channels N.
     shift : int >= 1, default 500
-        Rounds between two changes.
+        Number of rounds between two changes.
     good : float in [0, 1], default 0.9
-        Success rate of a good channel; a bad one has the rest, `1 - good`.
+        Success rate of a good channel; that of a bad one is `1 - good`.
 
     Notes
     -----
@@ -54,7 +54,7 @@ class Shifts(Parameters):
     def start(
         self, rounds: int, structure: np.random.Generator, states: np.random.Generator
     ) -> Stream:
-        """Open a stream; `structure` would draw rates and breakpoints, if they were random."""
+        """Open a stream; `structure` is not used, because rates and breakpoints are fixed."""
         rounds = whole_number("rounds", rounds, at_least=1)
         return MeansStream(rounds, self.n_channels, self._pieces(rounds), states)
 

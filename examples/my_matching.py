@@ -1,4 +1,4 @@
-"""A matching of your own in one file: the youngest first.
+"""A matching of your own in one file: the youngest client first.
 
 freshband --import examples/my_matching.py simulate --policies glr-cucb,glr-cucb+youngest
 """
@@ -44,7 +44,7 @@ def _match(
 @register("youngest")
 @final
 class Youngest(Parameters):
-    """The client with the freshest update gets the best channel: as unfair as can be.
+    """The client with the freshest update gets the best channel, which is as unfair as possible.
 
     Notes
     -----
@@ -62,5 +62,5 @@ class Youngest(Parameters):
     """
 
     def start(self, n_clients: int, lot: int = 0) -> YoungestState:
-        """Allocate the state; `lot`, drawn once a run, may break ties."""
+        """Allocate the state; `lot`, drawn once per run, may break ties."""
         return YoungestState(np.arange(n_clients))

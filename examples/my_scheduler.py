@@ -57,14 +57,14 @@ def _update(
 @register("epsilon-greedy")
 @final
 class EpsilonGreedy(Parameters):
-    """Random channels with probability epsilon, else those with the best means so far.
+    """Random channels with probability epsilon, otherwise those with the best means so far.
 
     Parameters
     ----------
     epsilon : float in [0, 1], default 0.1
-        Share of random rounds.
+        Probability of a round with random channels.
     discount : float in (0, 1), optional
-        Fade what was heard by this factor each round.
+        Factor by which the weight of past observations falls per round.
 
     Notes
     -----

@@ -1,6 +1,6 @@
 """Train a model of your own on data of your own, over channels of your own.
 
-Nothing is registered: a module, tensors, who holds what, and what the air does are plain objects.
+Nothing is registered: the model, the data, its partition and the channel model are plain objects.
 
     python examples/own_model.py
 """
@@ -18,12 +18,12 @@ images = rng.normal(size=(1200, 1, 4, 4)).astype(np.float32)
 labels = (images[:, 0, :2].sum(axis=(1, 2)) > images[:, 0, 2:].sum(axis=(1, 2))).astype(np.int64)
 data = Dataset.of(images[:1000], labels[:1000], images[1000:], labels[1000:], name="halves")
 
-# 2. Who holds what: four clients, the first two with one class each; each keeps 20 to validate.
+# 2. The partition: four clients, the first two with one class each; each validates on 20 images.
 ones, zeros = np.flatnonzero(labels[:1000] == 1), np.flatnonzero(labels[:1000] == 0)
 held = [ones[:200], zeros[:200], *np.split(rng.permutation(np.r_[ones[200:], zeros[200:]]), 2)]
 clients = Partition(train=[some[20:] for some in held], val=[some[:20] for some in held])
 
-# 3. The air: two good channels turn bad after half of the rounds.
+# 3. The channels: the two good ones turn bad after half of the rounds, and two others good.
 air = Piecewise(means=[[0.9, 0.8, 0.3, 0.2, 0.2, 0.1], [0.2, 0.1, 0.3, 0.2, 0.9, 0.8]])
 
 # 4. The model: any module without BatchNorm or dropout.

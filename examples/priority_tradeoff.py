@@ -1,9 +1,9 @@
-"""Weigh age against contribution: what evens out ages, and what raises accuracy.
+"""Weigh age against contribution: what makes ages equal, and what raises accuracy.
 
-Twenty unlike clients (Dirichlet 0.1) train on the digits over thirty changing channels, with
-matchings that differ in nothing else: the same air, data, initial weights and batches. Drawn for
-each is the cumulative variance of ages against the accuracy averaged over the rounds, both as
-paired differences to plain age matching, with standard errors over runs.
+Twenty clients with different data (Dirichlet 0.1) train on the digits over thirty changing
+channels. Only the matching differs: channel states, data, initial weights and batches are the same.
+The picture shows for each matching the cumulative variance of ages and the accuracy averaged over
+the rounds, both as paired differences to plain age matching, with standard errors over runs.
 
     python examples/priority_tradeoff.py [RUNS [PICTURE.png]]
 """
@@ -61,7 +61,7 @@ def play(run: int) -> np.ndarray:
 
 
 def draw(names: list[tuple[str, str]], mean: np.ndarray, error: np.ndarray, runs: int) -> Figure:
-    """Draw what every variant wins and loses against age matching."""
+    """Draw the differences of every variant to age matching."""
     figure = Figure(figsize=(7.4, 4.6), layout="constrained")
     axes = figure.subplots()
     colours = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7")

@@ -161,7 +161,7 @@ def cost_law() -> Figure:
 
 
 def lower_bounds() -> Figure:
-    """Theorem 2 on its own air: what policies lose there, and what none can avoid."""
+    """Theorem 2 on the air of its proof: what policies lose there, and what none can avoid."""
     horizons = np.array([50, 100, 200, 400, 800])
     figure, (axes,) = blank()
     policies = ["random", "cucb", "thompson"]
@@ -187,7 +187,7 @@ def lower_bounds() -> Figure:
 
 
 def m_exp3() -> Figure:
-    """Theorem 3: a needle nobody can expect to find, and the bound that says one can."""
+    """Theorem 3: regret on the counterexample, and the printed bound it exceeds."""
     horizons = np.array([200, 400, 800, 1600, 3200])
     figure, (axes,) = blank()
     found = []
@@ -215,7 +215,7 @@ def m_exp3() -> Figure:
 
 
 def glr_cucb() -> Figure:
-    """All bounds in the paper's own setting, and what policies do there."""
+    """All bounds in the paper's own setting, and the regret of policies there."""
     from freshband.channels.base import open_air
     from freshband.theory.overview import describe_air, list_bounds
 

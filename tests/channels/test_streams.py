@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freshband.channels import MeansStream, StatesStream, carry_forward, held, streams
-from freshband.channels.streams import FRAME, Changes, fill
+from freshband.channels.streams import FRAME, _fill, slices
 from freshband.errors import SequenceError
 
 
@@ -35,12 +35,17 @@ def test_carry_forward_equals_a_loop(steps: int, channels: int, seed: int) -> No
 @pytest.mark.parametrize("n", [0, 1, 127, 128, 129, 1000])
 def test_fill_writes_every_row(n: int) -> None:
     out = np.zeros((n, 3))
-    fill(out, np.array([0.1, 0.2, 0.3]))
+    _fill(out, np.array([0.1, 0.2, 0.3]))
     np.testing.assert_array_equal(out, np.tile([0.1, 0.2, 0.3], (n, 1)))
 
 
+def test_slices_cover_all_rounds_in_bounded_memory() -> None:
+    assert list(slices(5000, 10)) == [slice(0, 3276), slice(3276, 5000)]
+    assert list(slices(2, 100_000)) == [slice(0, 1), slice(1, 2)]
+
+
 def test_only_the_first_breakpoints_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "REMEMBERED", 10)
+    monkeypatch.setattr(streams, "_REMEMBERED", 10)
     flicker = np.arange(40)[:, None] % 2 * np.array([1.0, 0.0])
     stream = MeansStream(40, 2, [flicker], np.random.default_rng(0))
     stream.block(8)
@@ -51,11 +56,12 @@ def test_only_the_first_breakpoints_are_remembered(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_change_between_blocks_is_noted_and_a_return_within_one_is_two() -> None:
-    changes = Changes(1)
-    changes.note(1, np.broadcast_to([0.5], (10, 1)))
-    changes.note(11, np.broadcast_to([0.5], (10, 1)))
-    changes.note(21, np.array([[0.6], [0.6], [0.5], [0.6]]))
-    assert changes.rounds.tolist() == [21, 23, 24]
+    held_twice = [np.broadcast_to([0.5], (10, 1))] * 2
+    pieces = [*held_twice, np.array([[0.6], [0.6], [0.5], [0.6]])]
+    stream = MeansStream(24, 1, pieces, np.random.default_rng(0))
+    for size in (10, 10, 4):
+        stream.block(size)
+    assert stream.breakpoints.tolist() == [21, 23, 24]
 
 
 def test_pieces_may_be_empty() -> None:

@@ -297,6 +297,11 @@ def test_bad_parameters(params: dict[str, Any], message: str) -> None:
     assert message in str(caught.value)
 
 
+def test_the_ending_of_a_name_may_be_in_capitals(tmp_path: Path) -> None:
+    path = write(tmp_path, "AIR.CSV.gz", gzip.compress(b"x,y\n1,0\n"))
+    assert draw(Trace(path=path), 1).states.tolist() == [[1, 0]]
+
+
 @pytest.mark.parametrize("path", ["no/such.csv", "no/such.npz"])
 def test_a_missing_file(path: str) -> None:
     with pytest.raises(FileError, match=f"{path}: No such file"):

@@ -1,4 +1,4 @@
-"""What the air does: channel models, one a file, by name or by class.
+"""Channel models, one per file, by name or by class.
 
 Examples
 --------
@@ -9,33 +9,10 @@ Examples
 >>> air.breakpoints
 array([4, 7])
 
-A model of your own is one class, in any file. Decorate it with ``@register("even-odd")`` and it
-has a name like the others:
-
->>> from typing import ClassVar
->>> import numpy as np
->>> from freshband.channels import MeansStream
->>> from freshband.parameters import Parameters
->>> class EvenOdd(Parameters):
-...     has_means: ClassVar[bool] = True
-...     n_channels: int = 2
-...
-...     def start(self, rounds, structure, states):
-...         means = (np.arange(rounds)[:, None] + np.arange(self.n_channels)) % 2.0
-...         return MeansStream(rounds, self.n_channels, [means], states)
->>> open_air(EvenOdd(), rounds=3, seed=0).block(3).states.tolist()
-[[0, 1], [1, 0], [0, 1]]
+The page *Add your own scheduler* shows a channel model of your own, one class in any file.
 """
 
-from freshband.channels.base import (
-    Block,
-    ChannelModel,
-    Stream,
-    build,
-    open_air,
-    register,
-    registry,
-)
+from freshband.channels.base import Block, ChannelModel, Stream, build, open_air, register, registry
 from freshband.channels.besson import Besson1, Besson2, Besson4, BessonRandom
 from freshband.channels.gilbert_elliott import GilbertElliott
 from freshband.channels.instances import (

@@ -1,16 +1,17 @@
-"""What a channel model is: the contract, the registry, and how to open the air.
+"""What a channel model is: the contract, the registry, and how to open a run's channels.
 
-A channel model is a frozen set of parameters. `ChannelModel.start` opens a `Stream` which draws
-the air block by block from two random generators: *structure* (means, breakpoints, jamming plans)
-and *states* (the Good/Bad draws). Nothing a stream returns depends on the size of the blocks, so
-every policy and every oracle of a run meets the same air, and ten million rounds need no more
-memory than one block.
+*Air* is short for the channel environment: the states of all channels in all rounds of a run. A
+channel model is a frozen set of parameters. `ChannelModel.start` opens a `Stream`, which draws the
+air block by block from two random generators: *structure* (means, breakpoints, jamming plans) and
+*states* (the Good/Bad draws). Nothing a stream returns depends on the size of the blocks, so every
+policy and every oracle of a run meets the same air, and ten million rounds need no more memory
+than one block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +22,12 @@ from freshband.registry import Registry
 from freshband.seeding import Role, check_seed, generator
 
 __all__ = [
+    "Bits",
     "Block",
     "ChannelModel",
+    "Flags",
+    "Floats",
+    "Rng",
     "Stream",
     "at_most",
     "build",
@@ -32,6 +37,11 @@ __all__ = [
     "same_air",
 ]
 
+
+Rng: TypeAlias = np.random.Generator
+Bits: TypeAlias = npt.NDArray[np.uint8]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+Floats: TypeAlias = npt.NDArray[np.float64]
 
 _COMPARED: Final = 1024  # rounds of two runs compared at a time
 
@@ -48,35 +58,35 @@ class Block(NamedTuple):
         throughout where the model has no means, such as a recorded trace of 0/1 states.
     """
 
-    states: npt.NDArray[np.uint8]
-    means: npt.NDArray[np.float64]
+    states: Bits
+    means: Floats
 
 
 class Stream(Protocol):
     """One realisation of the air, drawn forward only."""
 
     def block(self, n: int) -> Block:
-        """Draw the next ``n`` >= 1 rounds; past the horizon it raises `SequenceError`."""
+        """Draw the next ``n`` >= 1 rounds, or raise `SequenceError` past the horizon."""
         ...
 
     @property
     def breakpoints(self) -> npt.NDArray[np.int64]:
-        """Rounds drawn so far, 1-based, at which at least one mean differs from the round before.
+        """Rounds drawn so far, counted from 1, at which a mean differs from the round before.
 
-        Round 1 is never among them. Only the first 100,000 are remembered, so that a model which
-        changes in every round still runs in bounded memory. Empty for models without means.
+        Only the first 100,000 are remembered, so that a model which changes in every round still
+        runs in bounded memory. Empty for models without means.
         """
         ...
 
     @property
-    def changed(self) -> npt.NDArray[np.bool_]:
+    def changed(self) -> Flags:
         """Which channels changed at each of `breakpoints`, shape (breakpoints, n_channels)."""
         ...
 
 
 @runtime_checkable
 class ChannelModel(Protocol):
-    """What the air does: a frozen `freshband.parameters.Parameters` that opens streams."""
+    """A channel environment: a frozen `freshband.parameters.Parameters` that opens streams."""
 
     @property
     def n_channels(self) -> int:
@@ -85,20 +95,18 @@ class ChannelModel(Protocol):
 
     @property
     def has_means(self) -> bool:
-        """Whether blocks carry success rates; without, an oracle can only know the states."""
+        """Whether blocks hold success rates; otherwise an oracle can only know the states."""
         ...
 
-    def start(
-        self, rounds: int, structure: np.random.Generator, states: np.random.Generator
-    ) -> Stream:
+    def start(self, rounds: int, structure: Rng, states: Rng) -> Stream:
         """Open a stream of ``rounds`` rounds.
 
         Parameters
         ----------
         rounds : int
-            Horizon T >= 1. It places breakpoints; asking for more rounds is an error.
+            Horizon T >= 1. Breakpoints are placed within it; drawing more rounds is an error.
         structure : numpy.random.Generator
-            Draws means, breakpoints and plans. The stream owns it from here on.
+            Draws means, breakpoints and plans. The stream owns it from now on.
         states : numpy.random.Generator
             Draws the Good/Bad states; another one gives other states of the same structure.
         """
@@ -121,13 +129,7 @@ def build(
     params : mapping, optional
         Parameters by name.
     **named
-        Parameters as keywords; they win over ``params``.
-
-    Raises
-    ------
-    ParameterError
-        For an unknown name (with the nearest known one), a parameter that does not exist, has
-        the wrong type or is out of range, or parameters next to a ready model.
+        Parameters as keywords; they take precedence over ``params``.
 
     Examples
     --------
@@ -155,31 +157,24 @@ def build(
 
 
 def at_most(rounds: int, model: ChannelModel) -> int:
-    """Return a number of rounds nobody asked for, or what a shorter recording lasts.
-
-    Examples
-    --------
-    >>> recorded = build("table", states=[[1, 0], [0, 1], [1, 1]])
-    >>> at_most(20_000, recorded), at_most(20_000, build("piecewise"))
-    (3, 20000)
-    """
+    """Return a default number of rounds, or the length of a recording that is shorter."""
     lasts: int | None = getattr(model, "n_rounds", None)
     return rounds if lasts is None else min(rounds, lasts)
 
 
 def open_air(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Stream:
-    """Open the air of one run: the same seed and run give the same air to everybody.
+    """Open the air of one run; the same model, rounds, seed and run always give the same air.
 
     Parameters
     ----------
     model : str or ChannelModel
-        What the air does; a name stands for the model with its default parameters.
+        The channel model; a name stands for the model with its default parameters.
     rounds : int
         Horizon T >= 1.
     seed : int
         The user's seed, >= 0.
     run : int, default 0
-        Which of the independent runs, >= 0.
+        The number of the run, >= 0; runs are independent.
 
     Examples
     --------
@@ -191,7 +186,7 @@ def open_air(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) ->
     array([ 3,  5,  7,  9, 11])
     """
     seed, run = check_seed(seed), whole_number("run", run, at_least=0)
-    opened = build(model) if isinstance(model, str) else model
+    opened = build(model) if isinstance(model, str) else model  # checked once, not in every run
     stream = opened.start(
         whole_number("rounds", rounds, at_least=1),
         generator(seed, Role.CHANNEL_STRUCTURE, run),
@@ -201,14 +196,14 @@ def open_air(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) ->
 
 
 class _Checked:
-    """The stream of a model of the user's own, whose blocks compiled code can trust."""
+    """The stream of a user's own model; every block is checked before compiled code reads it."""
 
     def __init__(self, model: ChannelModel, stream: Stream) -> None:
         self._name, self._n_channels = type(model).__name__, model.n_channels
         self._stream = stream
 
     def block(self, n: int) -> Block:
-        """Draw the next rounds, and see that they are as `Block` says."""
+        """Draw the next rounds, and check that they are as `Block` says."""
         try:
             states, means = self._stream.block(n)
         except (TypeError, ValueError) as error:
@@ -235,19 +230,12 @@ class _Checked:
         return self._stream.breakpoints
 
     @property
-    def changed(self) -> npt.NDArray[np.bool_]:
+    def changed(self) -> Flags:
         return self._stream.changed
 
 
 def same_air(model: ChannelModel, rounds: int, seed: int, runs: Sequence[int]) -> bool:
-    """Whether several runs meet the very same states, as in a recording played again.
-
-    Examples
-    --------
-    >>> recorded = build("table", states=[[1, 0], [0, 1]], wrap=True)
-    >>> same_air(recorded, 100, 0, range(5)), same_air(build("piecewise"), 100, 0, range(5))
-    (True, False)
-    """
+    """Return whether several runs meet the very same states, as in a recording played again."""
     first, *others = runs
     for run in others:
         airs = [open_air(model, rounds, seed, each) for each in (first, run)]

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, NamedTuple, final
+from typing import Annotated, ClassVar, NamedTuple, final
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from freshband.channels.base import Block, Stream, register
-from freshband.channels.fields import Band, Probability, Row, columns_of, forbid
-from freshband.channels.streams import fill, slices, take
+from freshband.channels.base import Bits, Flags, Floats, Rng, Stream, register
+from freshband.channels.fields import Probability, RatedBand, Row, forbid
+from freshband.channels.streams import MeansStream, slices
 from freshband.errors import ParameterError
 from freshband.parameters import whole_number
 
 __all__ = ["GilbertElliott"]
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 
 
 class _Chain(NamedTuple):
@@ -34,7 +30,7 @@ class _Chain(NamedTuple):
 
 @final
 @register("gilbert-elliott")
-class GilbertElliott(Band):
+class GilbertElliott(RatedBand):
     """Bursty channels: a hidden good/bad chain with success rates of its own in each state.
 
     Each channel has a hidden chain `H_k(t) ∈ {0, 1}` with `P(1 → 0) = p_bad` and
@@ -45,21 +41,20 @@ class GilbertElliott(Band):
     - `μ_k = π_k good_success + (1 − π_k) bad_success`,
     - `corr(H_k(t), H_k(t+h)) = (1 − p_bad − p_good)^h`.
 
-    The chain is given by `μ_k` and ``dwell``, or by the two probabilities. The means of a stream
-    are `μ_k`, and it has no breakpoints: the hidden state is nothing a scheduler could be told.
+    The chain is specified by `μ_k` and ``dwell``, or by the two probabilities. The means of a
+    stream are `μ_k`, and it has no breakpoints: no scheduler is told the hidden state.
 
     Parameters
     ----------
     n_channels : int >= 1, default 5
-        Number of channels N; follows from ``means``, ``p_bad`` or ``p_good`` where a list is
-        given.
+        Number of channels N; follows from a list given as ``means``, ``p_bad`` or ``p_good``.
     mean_low, mean_high : float, bad_success <= low <= high <= good_success, default 0.1 and 0.9
-        Where the long-run success rates are drawn from, once per run.
+        The long-run success rates are drawn from U[mean_low, mean_high], once per run.
     means : list of float in [bad_success, good_success], optional
         The long-run success rates `μ_k` themselves.
     dwell : float >= 1, default 10
-        Correlation time in rounds: in every round the hidden state is redrawn from its long-run
-        law with probability 1/dwell, and kept otherwise. 1 gives independent rounds.
+        Correlation time in rounds: in every round the hidden state is drawn again from its
+        long-run law with probability 1/dwell, and kept otherwise. 1 gives independent rounds.
     p_bad, p_good : float or list of float in [0, 1], optional
         Probabilities to leave the good and the bad state, instead of means and ``dwell``; not
         both 0. A sum above 1 makes channels that alternate (negative correlation).
@@ -89,26 +84,16 @@ class GilbertElliott(Band):
     Technical Journal 42, 1963.
     """
 
-    has_means: ClassVar[bool] = True
+    _lists: ClassVar[tuple[str, ...]] = ("means", "p_bad", "p_good")
 
-    means: Row | None = None
     dwell: Annotated[float, Field(ge=1)] = 10.0
     p_bad: Probability | Row | None = None
     p_good: Probability | Row | None = None
     good_success: Probability = 1.0
     bad_success: Probability = 0.0
 
-    @model_validator(mode="before")
-    @classmethod
-    def _fit(cls, values: dict[str, Any]) -> dict[str, Any]:
-        return columns_of(values, "means", "p_bad", "p_good")
-
     @model_validator(mode="after")
     def _agree(self) -> GilbertElliott:
-        for name in ("means", "p_bad", "p_good"):
-            value = getattr(self, name)
-            if isinstance(value, tuple):
-                self._check_columns(name, len(value))
         if self.bad_success >= self.good_success:
             raise ParameterError(
                 f"bad_success must be below good_success = {self.good_success}, "
@@ -117,8 +102,6 @@ class GilbertElliott(Band):
         if (self.p_bad is None) != (self.p_good is None):
             missing = "p_bad" if self.p_bad is None else "p_good"
             raise ParameterError(f"{missing} must be given too: p_bad and p_good go together")
-        if self.means is not None:
-            forbid(self, "means", "mean_low", "mean_high")
         if self.p_bad is None:
             self._check_reach()
         else:
@@ -139,9 +122,7 @@ class GilbertElliott(Band):
                     f"[{self.bad_success}, {self.good_success}], got {value}"
                 )
 
-    def start(
-        self, rounds: int, structure: np.random.Generator, states: np.random.Generator
-    ) -> Stream:
+    def start(self, rounds: int, structure: Rng, states: Rng) -> Stream:
         """Open a stream; see `ChannelModel.start`."""
         rounds = whole_number("rounds", rounds, at_least=1)
         if self.p_bad is not None:
@@ -150,60 +131,39 @@ class GilbertElliott(Band):
             chain = _Chain(leave, enter)
             means = self.bad_success + (self.good_success - self.bad_success) * chain.share
         else:
-            means = self._draw(structure) if self.means is None else np.array(self.means)
+            means = self._rates(structure)
             share = (means - self.bad_success) / (self.good_success - self.bad_success)
             chain = _Chain((1 - share) / self.dwell, share / self.dwell)
-        return _HiddenStream(rounds, chain, means, self.good_success, self.bad_success, states)
+        drawn = _HiddenStates(chain, (self.good_success, self.bad_success), states)
+        pieces = [np.broadcast_to(means, (rounds, self.n_channels))]
+        return MeansStream(rounds, self.n_channels, pieces, states, draw=drawn.block)
 
 
-class _HiddenStream:
+class _HiddenStates:
     """Draws the chains of all channels at once, carrying the hidden state between blocks."""
 
-    def __init__(
-        self,
-        rounds: int,
-        chain: _Chain,
-        means: Floats,
-        good_success: float,
-        bad_success: float,
-        states: np.random.Generator,
-    ) -> None:
-        self._left = rounds
+    def __init__(self, chain: _Chain, success: tuple[float, float], states: Rng) -> None:
         self._chain = chain
-        self._means = means
-        self._success = (good_success, bad_success)
-        self._noisy = good_success < 1 or bad_success > 0
+        self._success = success
         self._states = states
-        self._hidden = states.random(len(means)) < chain.share
+        self._hidden = states.random(len(chain.share)) < chain.share
 
-    def block(self, n: int) -> Block:
-        """Draw the next ``n`` rounds."""
-        n = take(n, self._left)
-        self._left -= n
-        n_channels = len(self._means)
-        good = np.empty((n, n_channels), np.bool_)
-        # Round by round, first the chains' draws and then the successes': so blocks never matter.
-        width = 2 * n_channels if self._noisy else n_channels
+    def block(self, means: Floats) -> Bits:
+        """Draw the states of the next block."""
+        good = np.empty(means.shape, np.bool_)
+        n, n_channels = means.shape
+        noisy = self._success != (1, 0)
+        # The draws of each round are one row, first the chains' and then those of success, so that
+        # block sizes do not matter.
+        width = 2 * n_channels if noisy else n_channels
         for part in slices(n, width):
             drawn = self._states.random((part.stop - part.start, width))
             hidden = _advance(self._hidden, self._chain, drawn[:, :n_channels])
             self._hidden = hidden[-1]
-            if self._noisy:
+            if noisy:
                 hidden = drawn[:, n_channels:] < np.where(hidden, *self._success)
             good[part] = hidden
-        means = np.empty((n, n_channels))
-        fill(means, self._means)
-        return Block(good.view(np.uint8), means)
-
-    @property
-    def breakpoints(self) -> npt.NDArray[np.int64]:
-        """Always empty: the long-run success rates never change."""
-        return np.empty(0, np.int64)
-
-    @property
-    def changed(self) -> Flags:
-        """Always empty."""
-        return np.empty((0, len(self._means)), np.bool_)
+        return good.view(np.uint8)
 
 
 def _advance(hidden: Flags, chain: _Chain, drawn: Floats) -> Flags:

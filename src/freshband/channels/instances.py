@@ -3,46 +3,38 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar, final
+from collections.abc import Iterable
+from typing import final
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from freshband.channels.base import Stream, register
-from freshband.channels.fields import Band, Count, Probability
+from freshband.channels.base import Floats, Rng, register
+from freshband.channels.fields import Band, Count, MeansModel, Natural, Probability, check_order
 from freshband.channels.piecewise import Piecewise, segment_lengths
-from freshband.channels.stationary import Stationary
-from freshband.channels.streams import MeansStream, held
+from freshband.channels.streams import held
 from freshband.channels.switching import Switching
 from freshband.errors import ParameterError
-from freshband.parameters import Parameters, whole_number
+from freshband.parameters import whole_number
 
-__all__ = [
-    "Fig2",
-    "Fig3Extreme",
-    "Fig3Piecewise",
-    "HardPiecewise",
-    "HardStationary",
-]
-
-Rng = np.random.Generator
+__all__ = ["Fig2", "Fig3Extreme", "Fig3Piecewise", "HardPiecewise", "HardStationary"]
 
 
 @final
 @register("hard-stationary")
-class HardStationary(Parameters):
+class HardStationary(MeansModel):
     """The instance behind Theorem 2: M good channels hidden among N nearly as good ones.
 
     A uniformly random set of M channels has mean `½ + ε`, the others `½`, with
-    `ε = (N−M) / (4M √(NT))`. No policy has an AoI regret below `Ω((N−M)²/N² √(NT))` on all
-    such sets.
+    `ε = (N−M) / (4M √(NT))`. For every policy there is such a set on which its
+    AoI regret is `Ω((N−M)²/N² √(NT))`.
 
     Parameters
     ----------
     n_channels : int >= 1, default 5
         Number of channels N.
     n_clients : int in [1, n_channels], default 2
-        Number of clients M. Rounds must be so many that `ε ≤ 1/4`.
+        Number of clients M. There must be enough rounds that `ε ≤ 1/4`.
 
     Examples
     --------
@@ -51,34 +43,27 @@ class HardStationary(Parameters):
     [0.5, 0.5, 0.5, 0.50375, 0.50375]
     """
 
-    has_means: ClassVar[bool] = True
-
-    n_channels: Count = 5
     n_clients: Count = 2
 
     @model_validator(mode="after")
     def _agree(self) -> HardStationary:
-        if self.n_clients > self.n_channels:
-            raise ParameterError(
-                f"n_clients must be at most n_channels = {self.n_channels}, got {self.n_clients}"
-            )
+        check_order(self, "n_clients", "n_channels")
         return self
 
-    def start(self, rounds: int, structure: Rng, states: Rng) -> Stream:
-        """Open a stream; see `ChannelModel.start`."""
+    def _pieces(self, rounds: int, structure: Rng) -> Iterable[Floats]:
         channels, clients = self.n_channels, self.n_clients
         enough = math.ceil((channels - clients) ** 2 / (clients**2 * channels))
-        rounds = whole_number("rounds", rounds, at_least=max(enough, 1))
+        whole_number("rounds", rounds, at_least=enough)
         gap = (channels - clients) / (4 * clients * math.sqrt(channels * rounds))
         means = np.full(channels, 0.5)
         means[structure.choice(channels, clients, replace=False)] += gap
-        return Stationary(means=means).start(rounds, structure, states)
+        return [np.broadcast_to(means, (rounds, channels))]
 
 
 @final
 @register("hard-piecewise")
-class HardPiecewise(Parameters):
-    """The instance behind Theorem 4: the best channels change places once, for a while.
+class HardPiecewise(MeansModel):
+    """The instance behind Theorem 4: in one interval, other channels are the best.
 
     The run is cut into K = N equal intervals. The first M channels have mean `½ + ε` and the
     others `½`, with `ε = √(N/(MT))`, except in one uniformly random interval, in which the last M
@@ -89,7 +74,7 @@ class HardPiecewise(Parameters):
     n_channels : int >= 2 n_clients, default 5
         Number of channels N, and of intervals K.
     n_clients : int >= 1, default 2
-        Number of clients M. Rounds must be so many that `ε < 1/2`, and at least N.
+        Number of clients M. There must be enough rounds that `ε < 1/2`, and at least N.
 
     Notes
     -----
@@ -104,9 +89,6 @@ class HardPiecewise(Parameters):
     ([0.5, 0.5, 0.5, 0.55, 0.55], array([201]))
     """
 
-    has_means: ClassVar[bool] = True
-
-    n_channels: Count = 5
     n_clients: Count = 2
 
     @model_validator(mode="after")
@@ -118,25 +100,32 @@ class HardPiecewise(Parameters):
             )
         return self
 
-    def start(self, rounds: int, structure: Rng, states: Rng) -> Stream:
-        """Open a stream; see `ChannelModel.start`."""
+    def _pieces(self, rounds: int, structure: Rng) -> Iterable[Floats]:
         channels, clients = self.n_channels, self.n_clients
         enough = max(channels, 4 * channels // clients + 1)
-        rounds = whole_number("rounds", rounds, at_least=enough)
+        whole_number("rounds", rounds, at_least=enough)
         means = np.full((channels, channels), 0.5)
         means[:, :clients] += math.sqrt(channels / (clients * rounds))
         special = int(structure.integers(channels))
         means[special] = means[special, ::-1].copy()
-        lengths = segment_lengths(rounds, channels, 1, None)
-        return MeansStream(rounds, channels, held(means, lengths), states)
+        return held(means, segment_lengths(rounds, channels, 1, None))
+
+
+class _PiecewiseFigure(Band):
+    """Equally spaced breakpoints, at each of which all means are drawn again."""
+
+    n_breakpoints: Natural = 5
+
+    def _pieces(self, rounds: int, structure: Rng) -> Iterable[Floats]:
+        return Piecewise(**dict(self))._pieces(rounds, structure)
 
 
 @final
 @register("fig2")
-class Fig2(Band):
-    """The air of Fig. 2: five channels, five equally spaced breakpoints.
+class Fig2(_PiecewiseFigure):
+    """The channels of Fig. 2: five of them, with five equally spaced breakpoints.
 
-    All means are drawn anew from U[mean_low, mean_high] at every breakpoint. The paper runs it
+    All means are drawn again from U[mean_low, mean_high] at every breakpoint. The paper runs it
     for T = 20,000 rounds with M = 2 clients.
 
     Parameters
@@ -144,13 +133,13 @@ class Fig2(Band):
     n_channels : int >= 1, default 5
         Number of channels N; Fig. 2 also varies it.
     mean_low, mean_high : float, 0 <= mean_low <= mean_high <= 1, default 0.1 and 0.9
-        Where the means are drawn from.
+        The means are drawn from U[mean_low, mean_high].
     n_breakpoints : int >= 0, default 5
         Number of breakpoints; Fig. 2 also varies it, from 0 to 12.
 
     Notes
     -----
-    **Deviations.** The paper gives neither means nor places of the breakpoints.
+    **Deviations.** The paper states neither the means nor the places of the breakpoints.
 
     Examples
     --------
@@ -160,37 +149,29 @@ class Fig2(Band):
     (20000, array([ 3334,  6667, 10001, 13334, 16667]))
     """
 
-    has_means: ClassVar[bool] = True
-
-    n_breakpoints: Annotated[int, Field(ge=0)] = 5
-
-    def start(self, rounds: int, structure: Rng, states: Rng) -> Stream:
-        """Open a stream; see `ChannelModel.start`."""
-        return Piecewise(**dict(self)).start(rounds, structure, states)
-
 
 @final
 @register("fig3-piecewise")
-class Fig3Piecewise(Band):
-    """The piecewise air of Figs. 3 and 4: thirty channels, two equally spaced breakpoints.
+class Fig3Piecewise(_PiecewiseFigure):
+    """The piecewise-stationary channels of Figs. 3 and 4: thirty of them, two breakpoints.
 
-    All means are drawn anew from U[mean_low, mean_high] at every breakpoint. The paper runs it
-    for about T = 250 rounds with M = 20 clients.
+    The breakpoints are equally spaced, and all means are drawn again from U[mean_low, mean_high] at
+    each. The paper runs it for about T = 250 rounds with M = 20 clients.
 
     Parameters
     ----------
     n_channels : int >= 1, default 30
         Number of channels N.
     mean_low, mean_high : float, 0 <= mean_low <= mean_high <= 1, default 0 and 1
-        Where the means are drawn from.
+        The means are drawn from U[mean_low, mean_high].
     n_breakpoints : int >= 0, default 2
         Number of breakpoints.
 
     Notes
     -----
-    **Deviations.** The paper gives neither means nor breakpoints. With U[0, 1] and two of them,
-    the cumulative age variance at round 250 is about what Fig. 4 reports, for random scheduling
-    as well as for the paper's.
+    **Deviations.** The paper states neither means nor breakpoints. With U[0, 1] and two
+    breakpoints the cumulative age variance at round 250 is about what Fig. 4 reports, both for
+    random scheduling and for the paper's.
 
     Examples
     --------
@@ -200,22 +181,16 @@ class Fig3Piecewise(Band):
     ((250, 30), array([ 84, 167]))
     """
 
-    has_means: ClassVar[bool] = True
-
     n_channels: Count = 30
     mean_low: Probability = 0.0
     mean_high: Probability = 1.0
-    n_breakpoints: Annotated[int, Field(ge=0)] = 2
-
-    def start(self, rounds: int, structure: Rng, states: Rng) -> Stream:
-        """Open a stream; see `ChannelModel.start`."""
-        return Piecewise(**dict(self)).start(rounds, structure, states)
+    n_breakpoints: Natural = 2
 
 
 @final
 @register("fig3-extreme")
 class Fig3Extreme(Band):
-    """The "extremely non-stationary" air of Figs. 3 and 4: six channels that keep switching.
+    """The "extremely non-stationary" channels of Figs. 3 and 4: six that keep switching.
 
     Every channel draws a new mean from U[mean_low, mean_high] in every round with probability
     ``hazard``, on its own. The paper runs it for about T = 250 rounds with M = 4 clients.
@@ -225,17 +200,17 @@ class Fig3Extreme(Band):
     n_channels : int >= 1, default 6
         Number of channels N.
     mean_low, mean_high : float, 0 <= mean_low <= mean_high <= 1, default 0 and 1
-        Where the means are drawn from.
+        The means are drawn from U[mean_low, mean_high].
     hazard : float in [0, 1], default 0.04
         Probability that a channel switches in a round.
 
     Notes
     -----
-    **Deviations.** The paper does not say how this air is made. At 0.04 a mean lasts 25 rounds,
-    fewer than the 30 samples the GLR test needs to see a fall from .8 to .3, and some channel
-    changes every four to five rounds: no detector can follow, and no set of channels stays best.
-    Random scheduling then has a cumulative age variance of 480 at round 250, 190 from one run to
-    the next; Fig. 4 shows 400 and 800.
+    **Deviations.** The paper does not say how these channels are made. At 0.04 a mean lasts 25
+    rounds, fewer than the 30 samples the GLR test needs to see a fall from .8 to .3, and some
+    channel changes every four to five rounds: no detector can follow, and no set of channels stays
+    best. The cumulative age variance of random scheduling at round 250 is then 480, with a
+    standard deviation of 190 over runs; Fig. 4 shows 400 and 800.
 
     Examples
     --------
@@ -245,13 +220,10 @@ class Fig3Extreme(Band):
     ((250, 6), 61)
     """
 
-    has_means: ClassVar[bool] = True
-
     n_channels: Count = 6
     mean_low: Probability = 0.0
     mean_high: Probability = 1.0
     hazard: Probability = 0.04
 
-    def start(self, rounds: int, structure: Rng, states: Rng) -> Stream:
-        """Open a stream; see `ChannelModel.start`."""
-        return Switching(**dict(self), per_channel=True).start(rounds, structure, states)
+    def _pieces(self, rounds: int, structure: Rng) -> Iterable[Floats]:
+        return Switching(**dict(self), per_channel=True)._pieces(rounds, structure)

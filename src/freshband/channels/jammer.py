@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal, final
+from typing import Literal, final
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import model_validator
 
-from freshband.channels.base import Stream, register
-from freshband.channels.fields import Band, Count, Probability, Row, columns_of, forbid
-from freshband.channels.streams import FRAME, MeansStream, held
-from freshband.errors import ParameterError
-from freshband.parameters import whole_number
+from freshband.channels.base import Floats, Rng, register
+from freshband.channels.fields import Count, Probability, RatedBand, check_order, forbid
+from freshband.channels.streams import FRAME, held
 
 __all__ = ["Jammer"]
-
-Floats = npt.NDArray[np.float64]
 
 
 @final
 @register("jammer")
-class Jammer(Band):
+class Jammer(RatedBand):
     """Stationary channels, of which a jammer blocks ``width`` at a time.
 
-    A blocked channel is Bad for certain; the others are Good with their mean `μ_k`. The jammer
-    works in periods of ``dwell`` rounds and is on in as many of them as the budget B pays for in
-    full, `⌊BT/dwell⌋` (all at B = 1), spread uniformly at random over the run; so at most a share
+    A blocked channel is always Bad; the others are Good with probability `μ_k`. The jammer works
+    in periods of ``dwell`` rounds. It is active in as many of them as the budget B pays for in
+    full, `⌊BT/dwell⌋` (all at B = 1), spread uniformly at random over the run, so at most a share
     B of the rounds is jammed. Its plan is fixed before round 1 and never reacts to the scheduler,
-    as that of the adversary in Sec. II-B.
+    like that of the adversary in Sec. II-B.
 
-    - `sweep` takes the next ``width`` channels in every period it is on, round and round the
-      band.
-    - `random` takes ``width`` random channels in every period it is on.
-    - `block` takes the same ``width`` channels in `⌊BT⌋` rounds on end, from a random round on.
-      Blocking consecutive rounds is what hurts ages most (Banerjee and Ulukus).
+    - `sweep` takes the next ``width`` channels in every active period and starts over after the
+      last channel.
+    - `random` takes ``width`` random channels in every active period.
+    - `block` takes the same ``width`` channels for `⌊BT⌋` consecutive rounds, starting in a random
+      round. Blocking consecutive rounds is what raises ages most (Banerjee and Ulukus).
 
     The means of a stream are 0 for a channel while it is jammed.
 
@@ -44,7 +40,7 @@ class Jammer(Band):
     n_channels : int >= 1, default 5
         Number of channels N; follows from ``means`` where those are given.
     mean_low, mean_high : float, 0 <= mean_low <= mean_high <= 1, default 0.1 and 0.9
-        Where the means of the free channels are drawn from, once per run.
+        The means of the free channels are drawn from U[mean_low, mean_high], once per run.
     means : list of float in [0, 1], optional
         The means of the free channels themselves.
     pattern : {"sweep", "random", "block"}, default "sweep"
@@ -52,9 +48,9 @@ class Jammer(Band):
     width : int in [1, n_channels], default 1
         Number of channels blocked at once.
     budget : float in [0, 1], default 0.5
-        Largest share of the rounds in which the jammer may be on, B.
+        B, the largest share of the rounds in which the jammer may be active.
     dwell : int >= 1, default 10
-        Length of a period in rounds; not with ``block``, which has only one.
+        Length of a period in rounds; not with ``block``, which has only one period.
     oblivious : bool, default True
         Whether the jammer ignores how good the channels are. If false it knows the means, though
         still not what the scheduler does: it sweeps from the best channel to the worst, picks
@@ -62,8 +58,8 @@ class Jammer(Band):
 
     Notes
     -----
-    **Deviations.** The paper names hostile jamming and gives no model of it. A jammer that listens
-    to the scheduler is not among these: its air could not be the same for every policy.
+    **Deviations.** The paper names hostile jamming and gives no model of it. None of these jammers
+    listens to the scheduler, because its channels could not be the same for every policy.
 
     Examples
     --------
@@ -78,48 +74,29 @@ class Jammer(Band):
     arXiv:2202.04050, 2022.
     """
 
-    has_means: ClassVar[bool] = True
-
-    means: Row | None = None
     pattern: Literal["sweep", "random", "block"] = "sweep"
     width: Count = 1
     budget: Probability = 0.5
     dwell: Count = 10
     oblivious: bool = True
 
-    @model_validator(mode="before")
-    @classmethod
-    def _fit(cls, values: dict[str, Any]) -> dict[str, Any]:
-        return columns_of(values, "means")
-
     @model_validator(mode="after")
     def _agree(self) -> Jammer:
-        if self.means is not None:
-            forbid(self, "means", "mean_low", "mean_high")
-            self._check_columns("means", len(self.means))
-        if self.width > self.n_channels:
-            raise ParameterError(
-                f"width must be at most n_channels = {self.n_channels}, got {self.width}"
-            )
+        check_order(self, "width", "n_channels")
         if self.pattern == "block":
             forbid(self, "pattern='block'", "dwell")
         return self
 
-    def start(
-        self, rounds: int, structure: np.random.Generator, states: np.random.Generator
-    ) -> Stream:
-        """Open a stream; see `ChannelModel.start`."""
-        rounds = whole_number("rounds", rounds, at_least=1)
-        free = self._draw(structure) if self.means is None else np.array(self.means)
+    def _pieces(self, rounds: int, structure: Rng) -> Iterator[Floats]:
         attack = self._block if self.pattern == "block" else self._periods
-        return MeansStream(rounds, self.n_channels, attack(free, rounds, structure), states)
+        return attack(self._rates(structure), rounds, structure)
 
     def _paid(self, rounds: int) -> int:
-        """Return how many rounds the budget pays for; 0.57 of 100 is 57, whatever floats say."""
+        """Return the number of rounds the budget pays for; 0.57 of 100 is 57 despite rounding."""
         return int(self.budget * rounds + 1e-9)
 
-    def _block(self, free: Floats, rounds: int, structure: np.random.Generator) -> Iterator[Floats]:
-        """Yield the means before, during and after the one attack."""
+    def _block(self, free: Floats, rounds: int, structure: Rng) -> Iterator[Floats]:
+        """Return the means before, during and after the one attack."""
         length = self._paid(rounds)
         before = int(structure.integers(rounds - length + 1))
         targets = self._order(free, structure)[: self.width]
@@ -128,12 +105,10 @@ class Jammer(Band):
         lengths = np.array([before, length, rounds - length - before])
         return held(np.stack([free, jammed, free])[lengths > 0], lengths[lengths > 0])
 
-    def _periods(
-        self, free: Floats, rounds: int, structure: np.random.Generator
-    ) -> Iterator[Floats]:
+    def _periods(self, free: Floats, rounds: int, structure: Rng) -> Iterator[Floats]:
         """Yield the means period by period, drawing a frame of periods at a time."""
         order = self._order(free, structure)
-        idle = -(-rounds // self.dwell)  # periods yet to come in which it is off
+        idle = -(-rounds // self.dwell)  # periods still to come in which it is off
         paid = self._paid(rounds)
         busy = idle if paid == rounds else paid // self.dwell  # and on
         idle -= busy
@@ -155,7 +130,7 @@ class Jammer(Band):
             busy -= count
             idle -= size - count
 
-    def _order(self, free: Floats, structure: np.random.Generator) -> npt.NDArray[np.int64]:
+    def _order(self, free: Floats, structure: Rng) -> npt.NDArray[np.int64]:
         """Return all channels in the order in which they are attacked."""
         if not self.oblivious:
             return np.argsort(-free, kind="stable")
@@ -163,9 +138,7 @@ class Jammer(Band):
             return structure.permutation(self.n_channels)
         return np.roll(np.arange(self.n_channels), -int(structure.integers(self.n_channels)))
 
-    def _targets(
-        self, free: Floats, count: int, structure: np.random.Generator
-    ) -> npt.NDArray[np.int64]:
+    def _targets(self, free: Floats, count: int, structure: Rng) -> npt.NDArray[np.int64]:
         """Draw ``count`` random sets of channels, each without replacement."""
         weights = np.ones_like(free) if self.oblivious else free
         with np.errstate(divide="ignore"):  # a weight of 0 comes last

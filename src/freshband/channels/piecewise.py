@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, final
+import itertools
+from collections.abc import Iterable
+from typing import ClassVar, Literal, final
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from freshband.channels.base import Stream, register
-from freshband.channels.fields import Band, Count, Matrix, Places, Probability, columns_of, forbid
-from freshband.channels.streams import MeansStream, carry_forward, held
+from freshband.channels.base import Floats, Rng, register
+from freshband.channels.fields import Band, Count, Matrix, Natural, Places, Probability, forbid
+from freshband.channels.streams import carry_forward, held
 from freshband.errors import ParameterError
-from freshband.parameters import whole_number
 
 __all__ = ["Piecewise", "segment_lengths"]
 
@@ -24,39 +25,39 @@ class Piecewise(Band):
 
     With breakpoints `1 < b_1 < … < b_C ≤ T`, channel k is Good in a round of segment s with
     probability `μ_k(s)`, independently of everything else: the piecewise-stationary regime of
-    Sec. II-B. At a breakpoint every channel, with probability
-    ``p_change``, takes a new mean from U[mean_low, mean_high] and otherwise keeps the old one.
+    Sec. II-B. At a breakpoint every channel, with probability ``p_change``, takes a new mean from
+    U[mean_low, mean_high] and otherwise keeps the old one.
 
     Parameters
     ----------
     n_channels : int >= 1, default 5
         Number of channels N; follows from ``means`` where those are given.
     mean_low, mean_high : float, 0 <= mean_low <= mean_high <= 1, default 0.1 and 0.9
-        Where the means are drawn from.
+        The means are drawn from U[mean_low, mean_high].
     means : list of lists of float in [0, 1], optional
         The means themselves, a row for each segment and a column for each channel.
     n_breakpoints : int >= 0, optional
-        Number of breakpoints, at most rounds - 1; 5 where nothing else says how many.
+        Number of breakpoints, at most rounds - 1; 5 unless another parameter determines it.
     n_segments : int >= 1, optional
-        The same plus one, instead of ``n_breakpoints``.
+        Number of segments, one more than breakpoints, instead of ``n_breakpoints``.
     breakpoints : list of int >= 2, optional
         The rounds, counted from 1, at which a new segment begins, in increasing order; instead of
         ``n_breakpoints``, ``spacing`` and ``min_gap``.
     spacing : {"equal", "random"}, default "equal"
-        Equal: segment s begins after round `⌊sT/(C+1)⌋`. Random: uniform over
-        all placements that keep ``min_gap``.
+        Equal: segment s begins after round `⌊sT/(C+1)⌋`. Random: all placements that keep
+        ``min_gap`` are equally likely.
     min_gap : int >= 1, default 1
         Shortest segment allowed, the first and the last included.
     p_change : float in [0, 1], default 1
-        Probability that a channel changes at a breakpoint, for each channel on its own. Where
-        none changes there is no breakpoint, and the stream reports none: the expected number is
+        Probability that a channel changes at a breakpoint, for each channel on its own. Where no
+        channel changes, the stream reports no breakpoint: the expected number is
         `C (1 − (1−p)^N)`.
 
     Notes
     -----
     **Deviations.** The paper's `C_T` counts intervals in Lemma 4 and Theorem 5 and breakpoints
-    in Sec. VI (E14); here each has its own name, and the default is 5 breakpoints. Means,
-    places and which channels change are not in the paper.
+    in Sec. VI (E14); here each has its own name, and the default is 5 breakpoints. The paper does
+    not state the means, the places of the breakpoints, or which channels change.
 
     Examples
     --------
@@ -74,26 +75,21 @@ class Piecewise(Band):
     tackling piecewise-stationary bandits", JMLR 23, 2022.
     """
 
-    has_means: ClassVar[bool] = True
+    _lists: ClassVar[tuple[str, ...]] = ("means",)
 
     means: Matrix | None = None
-    n_breakpoints: Annotated[int, Field(ge=0)] | None = None
+    n_breakpoints: Natural | None = None
     n_segments: Count | None = None
     breakpoints: Places | None = None
     spacing: Literal["equal", "random"] = "equal"
     min_gap: Count = 1
     p_change: Probability = 1.0
 
-    @model_validator(mode="before")
-    @classmethod
-    def _fit(cls, values: dict[str, Any]) -> dict[str, Any]:
-        return columns_of(values, "means")
-
     @model_validator(mode="after")
     def _agree(self) -> Piecewise:
         if self.breakpoints is not None:
             forbid(self, "breakpoints", "n_breakpoints", "n_segments", "spacing", "min_gap")
-            if any(b <= a for a, b in zip(self.breakpoints, self.breakpoints[1:], strict=False)):
+            if any(b <= a for a, b in itertools.pairwise(self.breakpoints)):
                 raise ParameterError(
                     f"breakpoints must be increasing, got {list(self.breakpoints)}"
                 )
@@ -101,7 +97,6 @@ class Piecewise(Band):
             forbid(self, "n_breakpoints", "n_segments")
         if self.means is not None:
             forbid(self, "means", "mean_low", "mean_high", "p_change")
-            self._check_columns("means", len(self.means[0]))
             if self._segments() != len(self.means):
                 raise ParameterError(
                     f"means must have a row for each of {self._segments()} segments, "
@@ -109,20 +104,15 @@ class Piecewise(Band):
                 )
         return self
 
-    def start(
-        self, rounds: int, structure: np.random.Generator, states: np.random.Generator
-    ) -> Stream:
-        """Open a stream; see `ChannelModel.start`."""
-        rounds = whole_number("rounds", rounds, at_least=1)
+    def _pieces(self, rounds: int, structure: Rng) -> Iterable[Floats]:
         lengths = self._lengths(rounds, structure)
         if self.means is not None:
-            means = np.array(self.means)
-        else:
-            means = self._draw(structure, len(lengths))
-            if self.p_change < 1:
-                change = structure.random((len(lengths) - 1, self.n_channels)) < self.p_change
-                means[1:] = carry_forward(means[0], means[1:], change)
-        return MeansStream(rounds, self.n_channels, held(means, lengths), states)
+            return held(np.array(self.means), lengths)
+        means = self._draw(structure, len(lengths))
+        if self.p_change < 1:
+            change = structure.random((len(lengths) - 1, self.n_channels)) < self.p_change
+            means[1:] = carry_forward(means[0], means[1:], change)
+        return held(means, lengths)
 
     def _segments(self) -> int:
         if self.breakpoints is not None:
@@ -133,7 +123,7 @@ class Piecewise(Band):
             return len(self.means)
         return 1 + (5 if self.n_breakpoints is None else self.n_breakpoints)
 
-    def _lengths(self, rounds: int, structure: np.random.Generator) -> npt.NDArray[np.int64]:
+    def _lengths(self, rounds: int, structure: Rng) -> npt.NDArray[np.int64]:
         if self.breakpoints is None:
             random = structure if self.spacing == "random" else None
             return segment_lengths(rounds, self._segments(), self.min_gap, random)
@@ -145,20 +135,16 @@ class Piecewise(Band):
 
 
 def segment_lengths(
-    rounds: int, n_segments: int, min_gap: int, random: np.random.Generator | None
+    rounds: int, n_segments: int, min_gap: int, random: Rng | None
 ) -> npt.NDArray[np.int64]:
-    """Cut ``rounds`` into segments of at least ``min_gap`` rounds.
+    """Cut ``rounds`` into segments of at least ``min_gap`` rounds: equally, or at random.
 
-    Without a generator the cuts are equally spaced, segment s beginning after round
-    floor(s rounds / n_segments); with one, every admissible way to cut is equally likely.
+    With a generator every admissible way to cut is equally likely.
 
     Examples
     --------
     >>> segment_lengths(10, 3, 1, None)
     array([3, 3, 4])
-    >>> segment_lengths(10, 3, 4, None)
-    Traceback (most recent call last):
-    freshband.errors.ParameterError: min_gap must be at most 3 for 3 segments in 10 rounds, got 4
     """
     if n_segments > rounds:
         raise ParameterError(

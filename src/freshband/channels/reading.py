@@ -17,31 +17,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from freshband.channels.base import Floats
 from freshband.errors import FileError, ParameterError, nearest
 
-__all__ = ["SUFFIXES", "Readings", "read", "suffix"]
+__all__ = ["Readings", "read", "suffix"]
 
-SUFFIXES = (".csv", ".csv.gz", ".npy", ".npz", ".parquet")
-
-Floats = npt.NDArray[np.float64]
+_SUFFIXES = (".csv", ".csv.gz", ".npy", ".npz", ".parquet")
 
 
 class Readings(NamedTuple):
-    """A matrix and where it came from.
-
-    Attributes
-    ----------
-    path : str
-        The file.
-    values : ndarray of float64, shape (rows, columns)
-        NaN where a cell is empty.
-    lines : ndarray of int64, shape (rows,), or None
-        Line of the file in which each row is, for text files.
-    """
+    """A matrix and where it came from."""
 
     path: str
-    values: Floats
-    lines: npt.NDArray[np.int64] | None = None
+    values: Floats  # (rows, columns), NaN where a cell is empty
+    lines: npt.NDArray[np.int64] | None = None  # (rows,) of a text file: the line of each row
 
     def place(self, row: int) -> str:
         """Name the place of a row, for messages."""
@@ -50,39 +39,18 @@ class Readings(NamedTuple):
 
 
 def suffix(path: str) -> str:
-    """Return the file's format, one of `SUFFIXES`, or raise `FileError`.
-
-    Examples
-    --------
-    >>> suffix("air.CSV.gz")
-    '.csv.gz'
-    """
-    for known in SUFFIXES:
+    """Return the file's format, one of the known endings, or raise `FileError`."""
+    for known in _SUFFIXES:
         if path.lower().endswith(known):
             return known
-    raise FileError(f"{path}: the name must end in one of {', '.join(SUFFIXES)}")
+    raise FileError(f"{path}: the name must end in one of {', '.join(_SUFFIXES)}")
 
 
 def read(path: str, key: str | None, index: int | None, columns: Sequence[str] | None) -> Readings:
-    """Read a matrix.
+    """Read a matrix; what the arguments mean is said at `freshband.channels.Trace`.
 
-    Parameters
-    ----------
-    path : str
-        The file; the end of its name says what it is.
-    key : str or None
-        NPZ: name of the array; not needed where there is only one.
-    index : int or None
-        NPY and NPZ: which matrix of a three-dimensional array, along its first axis.
-    columns : sequence of str, or None
-        CSV and Parquet: names or patterns; None takes all columns of numbers.
-
-    Raises
-    ------
-    FileError
-        If the file is missing, damaged, empty, ragged or not of numbers.
-    ParameterError
-        If there is no such key, index or column.
+    Raises `FileError` for a file that is missing, damaged, empty, ragged or not of numbers, and
+    `ParameterError` if it has no such key, index or column.
     """
     kind = suffix(path)
     if not Path(path).is_file():
@@ -150,7 +118,7 @@ def _read_csv(path: str, columns: Sequence[str] | None) -> Readings:
     for line, row in rows:
         if len(row) != width:
             raise FileError(f"{path}, line {line}: must have {width} cells, got {len(row)}")
-        if chosen is None:  # the first row tells which columns are of numbers
+        if chosen is None:  # the first row shows which columns hold numbers
             chosen = [i for i in range(width) if _number(row[i]) is not None]
         for i in chosen:
             number = _number(row[i])

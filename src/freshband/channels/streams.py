@@ -1,4 +1,4 @@
-"""The machinery under the models: tapes of success rates, played in blocks of any size.
+"""Streams of blocks: success rates or states, given piece by piece, read in blocks of any size.
 
 A model describes its air as an iterator of *pieces*, arrays of shape (rounds of the piece,
 n_channels) whose sizes do not depend on how the air is read; a constant regime is one row
@@ -8,84 +8,38 @@ states and notes where the means change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from freshband.channels.base import Block
+from freshband.channels.base import Bits, Block, Flags, Floats, Rng
 from freshband.errors import SequenceError
 from freshband.parameters import whole_number
 
-__all__ = [
-    "FRAME",
-    "REMEMBERED",
-    "Changes",
-    "MeansStream",
-    "StatesStream",
-    "carry_forward",
-    "fill",
-    "held",
-    "slices",
-    "take",
-]
+__all__ = ["FRAME", "MeansStream", "StatesStream", "carry_forward", "held", "slices"]
 
 FRAME = 4096
 """Rounds in a piece whose rows differ: what a model may hold in memory at once."""
 
-REMEMBERED = 100_000
-"""Breakpoints a stream remembers: the first ones."""
-
+_REMEMBERED = 100_000  # breakpoints: the first ones
 _CHUNK = 32768  # numbers drawn at a time: they stay in the cache
-_LONG = 512  # rounds from which on broadcasting a row beats repeating it
+_LONG = 512  # rounds from which on broadcasting a row is faster than repeating it
 _TILE = 128  # rows written at a time into a constant block: four times as fast as row by row
 
-Scalar = TypeVar("Scalar", bound=np.generic)
-Floats = npt.NDArray[np.float64]
-Bits = npt.NDArray[np.uint8]
-
-
-def take(n: object, left: int) -> int:
-    """Return ``n`` as an int if that many rounds are left to draw, else raise.
-
-    Examples
-    --------
-    >>> take(3, left=5)
-    3
-    >>> take(6, left=5)
-    Traceback (most recent call last):
-    freshband.errors.SequenceError: the air has 5 more rounds, got a call for 6
-    """
-    wanted = whole_number("n", n, at_least=1)
-    if wanted > left:
-        raise SequenceError(f"the air has {left} more rounds, got a call for {wanted}")
-    return wanted
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 def slices(n: int, width: int) -> Iterator[slice]:
-    """Yield the slices in which to draw ``n`` rounds of ``width`` numbers each.
-
-    Examples
-    --------
-    >>> list(slices(5000, 10))
-    [slice(0, 3276, None), slice(3276, 5000, None)]
-    """
+    """Yield the slices in which to draw ``n`` rounds of ``width`` numbers each."""
     step = max(_CHUNK // width, 1)
     for begin in range(0, n, step):
         yield slice(begin, min(begin + step, n))
 
 
-def fill(out: Floats, row: Floats) -> None:
-    """Write ``row`` into every row of ``out``, which is contiguous, a tile at a time.
-
-    Examples
-    --------
-    >>> out = np.zeros((100, 2))
-    >>> fill(out, np.array([0.5, 1.0]))
-    >>> out.sum(axis=0)
-    array([ 50., 100.])
-    """
+def _fill(out: Floats, row: Floats) -> None:
+    """Write ``row`` into every row of ``out``, which is contiguous, a tile at a time."""
     whole = len(out) // _TILE * _TILE
     if whole:
         tile = np.empty((_TILE, len(row)))
@@ -95,16 +49,11 @@ def fill(out: Floats, row: Floats) -> None:
 
 
 def held(
-    rows: npt.NDArray[Scalar], lengths: npt.NDArray[np.int64]
-) -> Iterator[npt.NDArray[Scalar]]:
+    rows: npt.NDArray[_Scalar], lengths: npt.NDArray[np.int64]
+) -> Iterator[npt.NDArray[_Scalar]]:
     """Yield pieces in which row i of ``rows`` is held for ``lengths[i]`` >= 1 rounds.
 
     Long rows are broadcast, runs of short ones are repeated up to `FRAME` rounds at a time.
-
-    Examples
-    --------
-    >>> [piece.tolist() for piece in held(np.array([[1, 2], [3, 4]]), np.array([1, 2]))]
-    [[[1, 2], [3, 4], [3, 4]]]
     """
     ends = np.cumsum(lengths)
     i = 0
@@ -119,30 +68,13 @@ def held(
             i = j
 
 
-def carry_forward(first: Floats, fresh: Floats, change: npt.NDArray[np.bool_]) -> Floats:
-    """Return the rows that follow ``first`` when only some channels take the fresh value.
-
-    Parameters
-    ----------
-    first : ndarray of float64, shape (n_channels,)
-        The row before.
-    fresh : ndarray of float64, shape (k, n_channels)
-        What a channel changes to, if it changes.
-    change : ndarray of bool, shape (k, n_channels)
-        Which channels change at each of the k steps.
-
-    Returns
-    -------
-    ndarray of float64, shape (k, n_channels)
+def carry_forward(first: Floats, fresh: Floats, change: Flags) -> Floats:
+    """Return the rows after ``first`` if channels take their ``fresh`` value only at a ``change``.
 
     Examples
     --------
-    >>> rows = carry_forward(
-    ...     np.array([1.0, 2.0]),
-    ...     np.array([[3.0, 4.0], [5.0, 6.0]]),
-    ...     np.array([[True, False], [False, True]]),
-    ... )
-    >>> rows.tolist()
+    >>> fresh, change = np.array([[3.0, 4.0], [5.0, 6.0]]), np.array([[True, False], [False, True]])
+    >>> carry_forward(np.array([1.0, 2.0]), fresh, change).tolist()
     [[3.0, 2.0], [3.0, 6.0]]
     """
     steps = np.arange(1, len(fresh) + 1)[:, None]
@@ -150,76 +82,53 @@ def carry_forward(first: Floats, fresh: Floats, change: npt.NDArray[np.bool_]) -
     return np.take_along_axis(np.concatenate([first[None], fresh]), source, axis=0)
 
 
-class Changes:
-    """Notes at which rounds which channels' means changed, up to `REMEMBERED` of them."""
+class _Stream(Generic[_Scalar]):
+    """Plays pieces one after another, cut to the sizes asked for."""
 
-    def __init__(self, n_channels: int) -> None:
-        self._rounds = [np.empty(0, np.int64)]
-        self._changed = [np.empty((0, n_channels), np.bool_)]
-        self._count = 0
-        self._last: Floats | None = None
-
-    def note(self, first_round: int, span: Floats) -> None:
-        """Take in the means of consecutive rounds; the first of them is ``first_round``."""
-        if self._count >= REMEMBERED:
-            return
-        if span.strides[0] == 0:  # one row held: nothing can change inside
-            self._note_row(first_round, span[0])
-            return
-        before = span[:1] if self._last is None else self._last[None]
-        changed = np.empty(span.shape, np.bool_)
-        np.not_equal(span[:1], before, out=changed[:1])
-        np.not_equal(span[1:], span[:-1], out=changed[1:])
-        self._last = span[-1].copy()
-        cells = np.flatnonzero(changed)  # few: cheaper to fold into rows than any(axis=1)
-        if len(cells) == 0:
-            return
-        found = np.unique(cells // len(changed[0]))[: REMEMBERED - self._count]
-        self._rounds.append(first_round + found)
-        self._changed.append(changed[found])
-        self._count += len(found)
-
-    def _note_row(self, first_round: int, row: Floats) -> None:
-        changed = row != (row if self._last is None else self._last)
-        self._last = row.copy()
-        if changed.any():
-            self._rounds.append(np.array([first_round]))
-            self._changed.append(changed[None])
-            self._count += 1
-
-    @property
-    def rounds(self) -> npt.NDArray[np.int64]:
-        """The rounds noted, in order."""
-        return np.concatenate(self._rounds)
-
-    @property
-    def changed(self) -> npt.NDArray[np.bool_]:
-        """The channels that changed, a row for each of `rounds`."""
-        return np.concatenate(self._changed)
-
-
-class _Tape(Generic[Scalar]):
-    """Plays pieces one after another, cut to whatever is asked for."""
-
-    def __init__(self, pieces: Iterable[npt.NDArray[Scalar]]) -> None:
+    def __init__(
+        self, rounds: int, n_channels: int, pieces: Iterable[npt.NDArray[_Scalar]]
+    ) -> None:
+        self._left = whole_number("rounds", rounds, at_least=1)
+        self._n_channels = n_channels
         self._pieces = iter(pieces)
-        self._rest: npt.NDArray[Scalar] = np.empty((0, 0))  # type: ignore[assignment]  # unread
+        self._rest: npt.NDArray[_Scalar] = np.empty((0, 0))  # type: ignore[assignment]  # unread
+        self._breakpoints = [np.empty(0, np.int64)]
+        self._changed = [np.empty((0, n_channels), np.bool_)]
 
-    def spans(self, n: int) -> Iterator[npt.NDArray[Scalar]]:
-        """Yield the next ``n`` rows as views of the pieces they lie in."""
-        while n > 0:
+    def _spans(self, n: int) -> Iterator[tuple[slice, npt.NDArray[_Scalar]]]:
+        """Yield the next ``n`` rows as views of the pieces they lie in, each with its place."""
+        at = 0
+        while at < n:
             while len(self._rest) == 0:
                 piece = next(self._pieces, None)
                 if piece is None:
-                    raise SequenceError(f"the channel model describes {n} rounds too few")
+                    raise SequenceError(f"the channel model describes {n - at} rounds too few")
                 self._rest = piece
-            span, self._rest = self._rest[:n], self._rest[n:]
-            n -= len(span)
-            yield span
+            span, self._rest = self._rest[: n - at], self._rest[n - at :]
+            yield slice(at, at + len(span)), span
+            at += len(span)
+
+    def _take(self, n: object) -> int:
+        """Return ``n`` as an int and count these rounds as drawn, or raise."""
+        wanted = whole_number("n", n, at_least=1)
+        if wanted > self._left:
+            raise SequenceError(f"the air has {self._left} more rounds, got a call for {wanted}")
+        self._left -= wanted
+        return wanted
+
+    @property
+    def breakpoints(self) -> npt.NDArray[np.int64]:
+        """See `Stream.breakpoints`."""
+        return np.concatenate(self._breakpoints)
+
+    @property
+    def changed(self) -> Flags:
+        """See `Stream.changed`."""
+        return np.concatenate(self._changed)
 
 
-class MeansStream:
-    """A stream of independent draws, Good with the mean of the round.
+class MeansStream(_Stream[np.float64]):
+    """A stream of states drawn from success rates; by default all draws are independent.
 
     Parameters
     ----------
@@ -231,87 +140,80 @@ class MeansStream:
         The means, at least ``rounds`` rows in all.
     states : numpy.random.Generator
         Draws the states: one double for each channel and round, in this order.
+    draw : callable, optional
+        Another way to draw: it takes the means of a block and returns its states.
     """
 
     def __init__(
-        self, rounds: int, n_channels: int, pieces: Iterable[Floats], states: np.random.Generator
+        self,
+        rounds: int,
+        n_channels: int,
+        pieces: Iterable[Floats],
+        states: Rng,
+        *,
+        draw: Callable[[Floats], Bits] | None = None,
     ) -> None:
-        self._left = whole_number("rounds", rounds, at_least=1)
-        self._tape = _Tape(pieces)
-        self._changes = Changes(n_channels)
-        self._n_channels = n_channels
+        super().__init__(rounds, n_channels, pieces)
+        self._t = 1
+        self._noted = 0
+        self._last: Floats | None = None
         self._states = states
         self._drawn = np.empty((max(_CHUNK // n_channels, 1), n_channels))
-        self._t = 1
+        self._draw = self._independent if draw is None else draw
 
     def block(self, n: int) -> Block:
         """Draw the next ``n`` rounds."""
-        n = take(n, self._left)
+        n = self._take(n)
         means = np.empty((n, self._n_channels))
-        at = 0
-        for span in self._tape.spans(n):
-            self._changes.note(self._t + at, span)
-            rows = means[at : at + len(span)]
-            if span.strides[0] == 0:
-                fill(rows, span[0])
+        for place, span in self._spans(n):
+            if span.strides[0] == 0:  # one row held: nothing can change inside
+                _fill(means[place], span[0])
+                self._note_changes(span[:1])
             else:
-                rows[:] = span
-            at += len(span)
-        self._left -= n
-        self._t += n
+                means[place] = span
+                self._note_changes(span)
+            self._t += len(span)
+        return Block(self._draw(means), means)
+
+    def _note_changes(self, span: Floats) -> None:
+        """Note where the means from round ``t`` on differ from those of the round before."""
+        if self._noted >= _REMEMBERED:
+            return
+        before = span[:1] if self._last is None else self._last[None]
+        changed = np.empty(span.shape, np.bool_)
+        np.not_equal(span[:1], before, out=changed[:1])
+        np.not_equal(span[1:], span[:-1], out=changed[1:])
+        self._last = span[-1].copy()
+        cells = np.flatnonzero(changed)  # few: cheaper to fold into rows than any(axis=1)
+        if len(cells) == 0:
+            return
+        found = np.unique(cells // self._n_channels)[: _REMEMBERED - self._noted]
+        self._breakpoints.append(self._t + found)
+        self._changed.append(changed[found])
+        self._noted += len(found)
+
+    def _independent(self, means: Floats) -> Bits:
         states = np.empty(means.shape, np.uint8)
         good = states.view(np.bool_)
-        for part in slices(n, self._n_channels):
+        for part in slices(len(means), self._n_channels):
             drawn = self._states.random(out=self._drawn[: part.stop - part.start])
             np.less(drawn, means[part], out=good[part])
-        return Block(states, means)
-
-    @property
-    def breakpoints(self) -> npt.NDArray[np.int64]:
-        """See `Stream.breakpoints`."""
-        return self._changes.rounds
-
-    @property
-    def changed(self) -> npt.NDArray[np.bool_]:
-        """See `Stream.changed`."""
-        return self._changes.changed
+        return states
 
 
-class StatesStream:
+class StatesStream(_Stream[np.uint8]):
     """A stream that plays recorded states; it has no means and no breakpoints.
 
     Parameters
     ----------
-    rounds : int
-        Horizon T >= 1.
-    n_channels : int
-        Number of channels N.
+    rounds, n_channels : as in MeansStream
     pieces : iterable of ndarray of uint8, shape (k, n_channels)
         The states, at least ``rounds`` rows in all.
     """
 
-    def __init__(self, rounds: int, n_channels: int, pieces: Iterable[Bits]) -> None:
-        self._left = whole_number("rounds", rounds, at_least=1)
-        self._tape = _Tape(pieces)
-        self._n_channels = n_channels
-
     def block(self, n: int) -> Block:
         """Play the next ``n`` rounds."""
-        n = take(n, self._left)
-        states = np.empty((n, self._n_channels), np.uint8)
-        at = 0
-        for span in self._tape.spans(n):
-            states[at : at + len(span)] = span
-            at += len(span)
-        self._left -= n
+        states = np.empty((self._take(n), self._n_channels), np.uint8)
+        for place, span in self._spans(len(states)):
+            states[place] = span
         return Block(states, np.full(states.shape, np.nan))
-
-    @property
-    def breakpoints(self) -> npt.NDArray[np.int64]:
-        """Always empty."""
-        return np.empty(0, np.int64)
-
-    @property
-    def changed(self) -> npt.NDArray[np.bool_]:
-        """Always empty."""
-        return np.empty((0, self._n_channels), np.bool_)

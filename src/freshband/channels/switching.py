@@ -1,18 +1,17 @@
-"""Channels that may change in any round: no horizon, no schedule."""
+"""Channels that may change in any round."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, final
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import model_validator
 
-from freshband.channels.base import Stream, register
+from freshband.channels.base import Flags, Floats, Rng, register
 from freshband.channels.fields import Band, Probability, forbid
-from freshband.channels.streams import FRAME, MeansStream, carry_forward, held
-from freshband.parameters import whole_number
+from freshband.channels.streams import FRAME, carry_forward, held
 
 __all__ = ["Switching"]
 
@@ -20,26 +19,26 @@ __all__ = ["Switching"]
 @final
 @register("switching")
 class Switching(Band):
-    """Success rates that are redrawn at random times.
+    """Success rates that are drawn again at random times.
 
-    In every round a switch happens with probability ``hazard``, so regimes last
-    `1/hazard` rounds on average (geometrically distributed). At a switch a channel
-    takes a new mean from U[mean_low, mean_high]. Either the switches are common to all channels,
-    each of which takes part with probability ``p_change`` (*global switching*), or every channel
-    has switches of its own (*per-arm switching*). With a large hazard this is the paper's
-    "extremely non-stationary" air: fixed in advance, and gone before it is learnt.
+    In every round a switch happens with probability ``hazard``, so regimes last `1/hazard` rounds
+    on average (geometrically distributed). At a switch a channel takes a new mean from
+    U[mean_low, mean_high]. Either the switches are common to all channels, each of which takes
+    part with probability ``p_change`` (*global switching*), or every channel has switches of its
+    own (*per-arm switching*). With a large hazard this is the paper's "extremely non-stationary"
+    environment: it is fixed in advance and changes before it can be learnt.
 
     Parameters
     ----------
     n_channels : int >= 1, default 5
         Number of channels N.
     mean_low, mean_high : float, 0 <= mean_low <= mean_high <= 1, default 0.1 and 0.9
-        Where the means are drawn from.
+        The means are drawn from U[mean_low, mean_high].
     hazard : float in [0, 1], default 0.001
         Probability of a switch in a round, the same in every round.
     p_change : float in [0, 1], default 1
-        Probability that a channel takes part in a common switch. A switch in which none does is
-        no breakpoint: those occur at a rate of `hazard (1 − (1−p)^N)`.
+        Probability that a channel takes part in a common switch. A switch in which no channel
+        does is no breakpoint; breakpoints occur at a rate of `hazard (1 − (1−p)^N)`.
     per_channel : bool, default False
         Whether every channel switches on its own, with probability ``hazard`` in every round.
 
@@ -60,8 +59,6 @@ class Switching(Band):
     change detection", AISTATS 2013: global and per-arm switching.
     """
 
-    has_means: ClassVar[bool] = True
-
     hazard: Probability = 0.001
     p_change: Probability = 1.0
     per_channel: bool = False
@@ -72,14 +69,7 @@ class Switching(Band):
             forbid(self, "per_channel", "p_change")
         return self
 
-    def start(
-        self, rounds: int, structure: np.random.Generator, states: np.random.Generator
-    ) -> Stream:
-        """Open a stream; see `ChannelModel.start`."""
-        rounds = whole_number("rounds", rounds, at_least=1)
-        return MeansStream(rounds, self.n_channels, self._pieces(structure), states)
-
-    def _pieces(self, structure: np.random.Generator) -> Iterator[npt.NDArray[np.float64]]:
+    def _pieces(self, rounds: int, structure: Rng) -> Iterator[Floats]:
         """Yield means, drawing the switches of one frame at a time."""
         means = self._draw(structure)
         while True:
@@ -91,10 +81,8 @@ class Switching(Band):
             yield from held(rows[lasting], lengths[lasting])
             means = rows[-1]
 
-    def _switches(
-        self, structure: np.random.Generator
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """Draw the rounds of a frame with a switch, and who takes part in each."""
+    def _switches(self, structure: Rng) -> tuple[npt.NDArray[np.int64], Flags]:
+        """Draw the rounds of a frame with a switch, and the channels that take part in each."""
         slots = FRAME * self.n_channels if self.per_channel else FRAME
         count = structure.binomial(slots, self.hazard)
         drawn = np.sort(structure.choice(slots, count, replace=False, shuffle=False))

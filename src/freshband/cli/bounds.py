@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from freshband.channels.base import ChannelModel
-    from freshband.theory.overview import Air, Entry
+    from freshband.theory.overview import Air, BoundEntry
 
 __all__ = ["bounds"]
 
@@ -111,7 +111,7 @@ def _means(model: ChannelModel, rounds: int, runs: int, seed: int) -> Any:
     )
 
 
-def _says_nothing(entry: Entry, entries: list[Entry]) -> bool:
+def _says_nothing(entry: BoundEntry, entries: list[BoundEntry]) -> bool:
     value = float(entry.bound.value)
     if entry.bound.kind == "lower":
         return value <= 0
@@ -119,7 +119,7 @@ def _says_nothing(entry: Entry, entries: list[Entry]) -> bool:
 
 
 def _report(
-    setting: tuple[int, int, int, int], air: Air, entries: list[Entry], result: xr.Dataset
+    setting: tuple[int, int, int, int], air: Air, entries: list[BoundEntry], result: xr.Dataset
 ) -> dict[str, Any]:
     from freshband import summarise
 
@@ -150,7 +150,7 @@ def _report(
 
 
 def _print_tables(
-    setting: tuple[int, int, int, int], air: Air, entries: list[Entry], result: xr.Dataset
+    setting: tuple[int, int, int, int], air: Air, entries: list[BoundEntry], result: xr.Dataset
 ) -> None:
     from rich.console import Console
     from rich.table import Table

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from freshband.reporting.curves import draw_curves
-from freshband.theory.overview import Entry
+from freshband.theory.overview import BoundEntry
 
 __all__ = ["draw_bounds"]
 
@@ -25,7 +25,7 @@ _STYLES: Mapping[tuple[str, str], dict[str, Any]] = {
 
 
 def draw_bounds(
-    result: xr.Dataset, entries: Sequence[Entry], measure: str = "regret_rotate"
+    result: xr.Dataset, entries: Sequence[BoundEntry], measure: str = "regret_rotate"
 ) -> Figure:
     """Draw regret over rounds with bounds in it, on a logarithmic axis.
 
@@ -37,7 +37,7 @@ def draw_bounds(
     ----------
     result : xarray.Dataset
         From `freshband.simulate`.
-    entries : sequence of Entry
+    entries : sequence of BoundEntry
         From `theory.overview.list_bounds`, with the result's rounds.
     measure : {"regret", "regret_rotate", "regret_fixed"}, default "regret_rotate"
         The paper's oracle takes turns.

@@ -46,14 +46,8 @@ def draw(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Fig
 
     Parameters
     ----------
-    model : str or ChannelModel
-        What the air does; a name stands for the model with its default parameters.
-    rounds : int
-        Horizon T >= 1.
-    seed : int
-        The user's seed, >= 0.
-    run : int, default 0
-        Which of the independent runs, >= 0: the air is that of the simulation's run.
+    model, rounds, seed, run : as in freshband.channels.open_air
+        The picture shows the air that a simulation with the same seed meets in this run.
 
     Returns
     -------

@@ -12,9 +12,16 @@
 | the cost law | `regret_terms`, `ahead_weight` | The cost law |
 | matching | `age_sorted`, `next_age_sum`, `two_client_optimum` | Matching |
 
-Arguments are arrays that broadcast. ``variant="literal"`` is the formula as printed,
-``variant="corrected"``, the default, what the documentation proves. Bounds come as a `Bound`: a
-value, and the conditions it rests on, each found true or false.
+Bounds come as a `Bound`: a value, and the conditions it rests on, each found true or false. All
+arguments are arrays that broadcast. Several functions share these:
+
+| parameter | symbol | meaning |
+| --- | --- | --- |
+| `n_clients`, `n_channels` | M, N | numbers of clients and channels, 1 <= M <= N |
+| `rounds` | T | number of rounds, at least 1 |
+| `n_segments` | `C_T`, S | number of segments of constant means, one more than breakpoints |
+| `worst` | `μ_min` | least mean of any channel in any round, in (0, 1]; corrected variant only |
+| `variant` | | ``"corrected"``, the default: as proved here; ``"literal"``: as in the paper |
 """
 
 from freshband.theory.age import constant_age, expected_age, mean_age_of_share, rotation_age

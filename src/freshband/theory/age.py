@@ -2,11 +2,7 @@
 
 Ages run on the clock of equation (8): `a(t) = 1` in a round whose update got through, else
 `a(t-1) + 1`. In round t the client's channel is Good with probability `μ_t`, independently of what
-came before, so that
-
-    E[a(t)] = 1 + (1 - μ_t) E[a(t-1)].
-
-``variant="literal"`` gives what the paper prints where that is something else.
+came before, so that `E[a(t)] = 1 + (1 - μ_t) E[a(t-1)]`. Chapter "Ages" has the proofs.
 """
 
 from __future__ import annotations
@@ -14,10 +10,11 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from freshband.errors import ParameterError
 from freshband.theory.inputs import (
+    Array,
     Variant,
     at_most,
     is_literal,
@@ -29,33 +26,22 @@ from freshband.theory.inputs import (
 __all__ = ["constant_age", "expected_age", "mean_age_of_share", "rotation_age"]
 
 
-def expected_age(
-    means: ArrayLike, variant: Variant = "corrected", *, start: float = 1.0
-) -> NDArray[np.float64]:
+def expected_age(means: ArrayLike, variant: Variant = "corrected", *, start: float = 1.0) -> Array:
     """Return the expected age in every round, for channels of any means (Lemma 2).
 
     `E[a(t)] = 1 + Σ_{τ=0}^{t-1} ∏_{k=0}^{τ} (1 - μ_{t-k})` where `a(0) = 1`.
+
+    **Deviations** (erratum E2). The printed sum lacks the leading 1.
 
     Parameters
     ----------
     means : array of float in [0, 1], shape (rounds, ...)
         `μ_t`, the mean of the channel the client uses in round t = 1, 2, …; further axes are
         further clients.
-    variant : {"corrected", "literal"}, default "corrected"
-        The truth, or equation (15) as printed.
+    variant : shared, see freshband.theory
+        (15) is the printed formula.
     start : float >= 1, default 1
         The age `a(0)`; with ``literal`` only 1.
-
-    Returns
-    -------
-    float64 array, shape (rounds, ...)
-        `E[a(1)], E[a(2)], …`
-
-    Notes
-    -----
-    **Deviations** (erratum E2). Lemma 2 takes `P(a > τ) = ∏_{k=0}^{τ} (1 - μ_{t-k})`, one factor
-    too many: its sum lacks the leading 1, and puts the age at 0.111 where `μ = 0.9`, although no
-    age is below 1.
 
     Examples
     --------
@@ -64,9 +50,7 @@ def expected_age(
     >>> expected_age([0.5, 0.5, 0.0, 1.0], variant="literal").tolist()
     [0.5, 0.75, 1.75, 0.0]
     """
-    mu = probabilities("means", means)
-    if mu.ndim == 0:
-        raise ParameterError("means must have the shape (rounds, ...), got a single number")
+    mu = probabilities("means", means, shape="(rounds, ...)")
     literal = is_literal(variant)
     age = np.full(mu.shape[1:], _start(start, literal))
     ages = np.empty(mu.shape)
@@ -82,7 +66,7 @@ def constant_age(
     variant: Variant = "corrected",
     *,
     start: float = 1.0,
-) -> NDArray[np.float64]:
+) -> Array:
     """Return the expected age on a channel of constant mean (Lemma 2).
 
     `E[a(t)] = (1 - (1-μ)^{t+1}) / μ` where `a(0) = 1`, and `1/μ` in the long run.
@@ -90,22 +74,13 @@ def constant_age(
     Parameters
     ----------
     mean : array of float in [0, 1]
-        `μ`.
+        `μ`. In the long run the age is infinite where it is 0.
     t : array of int >= 0, optional
-        The round; without it the long-run value. Broadcast against ``mean``.
+        The round; by default the result is the long-run value. Broadcast against ``mean``.
     variant : {"corrected", "literal"}, default "corrected"
-        The truth, or equation (15) as printed: one less.
+        The truth, or equation (15) as printed: one less (erratum E2).
     start : float >= 1, default 1
-        The age `a(0)`, forgotten in the long run; with ``literal`` only 1.
-
-    Returns
-    -------
-    float64 array
-        Infinite in the long run where `μ = 0`.
-
-    Notes
-    -----
-    **Deviations** (erratum E2). The printed series sums to `(1-μ)/μ`, see `expected_age`.
+        The age `a(0)`, which does not matter in the long run; with ``literal`` only 1.
 
     Examples
     --------
@@ -127,30 +102,22 @@ def constant_age(
     return np.asarray(ages - 1.0 if literal else ages)
 
 
-def rotation_age(means: ArrayLike, *, by_phase: bool = False) -> NDArray[np.float64]:
+def rotation_age(means: ArrayLike, *, by_phase: bool = False) -> Array:
     """Return the long-run mean age of clients that take turns on M channels.
 
-    A client that is now on the channel of rank φ was on rank φ-1 the round before, and so on
-    round the cycle: `E[a | φ] = Σ_{τ=0}^{M-1} ∏_{k<τ} (1 - μ_{φ-k}) / (1 - ∏_k (1 - μ_k))`. At any
-    time each of M clients is in a phase of its own, so the mean over phases is the mean over
-    clients, and in the long run every client's.
+    `E[a | φ] = Σ_{τ=0}^{M-1} ∏_{k<τ} (1 - μ_{φ-k}) / (1 - ∏_k (1 - μ_k))` for the client that is
+    now on the channel of rank φ. The mean over φ is the mean over clients, and in the long run
+    that of every client. It is infinite where all means are 0.
+
+    **Deviations.** None: the paper has no such formula, though the clients of its Lemma 3 take
+    turns (erratum E6).
 
     Parameters
     ----------
     means : array of float in [0, 1], shape (..., M)
-        Means in the order in which a client meets them; from `matching/rotate` best first.
+        Means in the order in which a client meets them; with the matching ``rotate`` best first.
     by_phase : bool, default False
-        Return `E[a | φ]`, shape (..., M), instead of its mean over φ, shape (...).
-
-    Returns
-    -------
-    float64 array
-        Infinite where all means are 0.
-
-    Notes
-    -----
-    **Deviations.** None: the paper has no such formula; it is the benchmark of Lemma 3, whose
-    clients take turns (erratum E6).
+        Whether to return `E[a | φ]`, shape (..., M), instead of its mean over φ, shape (...).
 
     Examples
     --------
@@ -177,34 +144,25 @@ def mean_age_of_share(
     served: ArrayLike,
     service: Literal["random", "oldest"] = "random",
     variant: Variant = "corrected",
-) -> NDArray[np.float64]:
-    """Return the mean age over clients when the same number gets through in every round (Lemma 1).
+) -> Array:
+    """Return the mean age over clients if the same number gets through in every round (Lemma 1).
 
-    `M/|S|` if any |S| of M clients are equally likely to, whatever happened before. If always the
-    oldest are served, ages are `⌊j/|S|⌋ + 1` for j = 0 … M-1, whose mean is `(M/|S| + 1)/2` where
-    |S| divides M.
+    `M/|S|` under random service: all sets of |S| clients are equally likely, whatever happened
+    before. If the oldest are always served, ages are `⌊j/|S|⌋ + 1` for j = 0 … M-1.
+
+    **Deviations** (erratum E4). Equation (11) gives `M²/|S|`, the sum over clients, not their mean;
+    the paper does not say that the lemma needs memoryless, uniform service.
 
     Parameters
     ----------
     n_clients : array of int >= 1
         M.
     served : array of int, 1 <= served <= n_clients
-        |S|, the clients whose update gets through each round.
+        |S|, the number of clients whose update gets through in each round.
     service : {"random", "oldest"}, default "random"
-        Who is served.
+        Which clients are served.
     variant : {"corrected", "literal"}, default "corrected"
-        The truth, or equation (11) as printed; that one knows random service only.
-
-    Returns
-    -------
-    float64 array
-
-    Notes
-    -----
-    **Deviations** (erratum E4). (1) Equation (11) gives `M²/|S|`, which is the sum over clients,
-    not their mean. (2) The lemma needs memoryless, uniform service, which the paper does not say:
-    oldest-first does better with the same |S|, so that "less age" is not the same as "more
-    deliveries".
+        The truth, or equation (11) as printed, which covers random service only.
 
     Examples
     --------

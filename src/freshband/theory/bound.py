@@ -1,4 +1,4 @@
-"""What a theorem returns: a number, and whether what it rests on is true."""
+"""What a theorem returns: a number, and whether its conditions are true."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+
+from freshband.theory.inputs import Array, Flags
 
 __all__ = ["Bound"]
 
@@ -21,8 +22,8 @@ class Bound:
     value : float64 array
         The bound, where its conditions hold; elsewhere what the formula gives.
     kind : {"lower", "upper"}
-        Lower bounds are about *some* air, which the theorem constructs, and every policy; upper
-        bounds about *every* air the conditions allow, and one policy.
+        A lower bound is about every policy on *some* air, which the theorem constructs; an upper
+        bound is about one policy on *every* air the conditions allow.
     conditions : mapping of str to bool array
         Each condition, in words, and where it holds; shapes broadcast to that of ``value``.
 
@@ -33,12 +34,12 @@ class Bound:
     ([True, False], ['rounds > 10'])
     """
 
-    value: NDArray[np.float64]
+    value: Array
     kind: Literal["lower", "upper"]
-    conditions: Mapping[str, NDArray[np.bool_]]
+    conditions: Mapping[str, Flags]
 
     @property
-    def holds(self) -> NDArray[np.bool_]:
+    def holds(self) -> Flags:
         """Where all conditions hold, in the shape of ``value``."""
         result = np.ones(np.shape(self.value), np.bool_)
         for condition in self.conditions.values():

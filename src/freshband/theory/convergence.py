@@ -1,45 +1,48 @@
-"""Theorem 1: how far training is from the optimum, given who got through when.
+"""Theorem 1: how far training is from the optimum, given which uploads got through when.
 
-All clients hold L-smooth losses `F_i`, `F = (1/M) Σ F_i`. A client that gets through trains E steps
-of length η from the newest model and sends the sum of its stochastic gradients until it arrives;
-the server moves by `η/|S_t|` times the sum of what arrived. Chapter "Theorem 1" of the
-documentation has the proof.
+Chapter "Theorem 1" of the documentation has the setting, the assumptions and the proof.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from freshband.aoi import ages_of
 from freshband.errors import ParameterError
 from freshband.theory.bound import Bound
-from freshband.theory.inputs import Variant, is_literal, positive_numbers, whole_numbers
+from freshband.theory.inputs import (
+    Array,
+    Flags,
+    Variant,
+    is_literal,
+    positive_numbers,
+    whole_numbers,
+)
 
 __all__ = ["ConvergenceBound", "convergence_bound"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class ConvergenceBound(Bound):
-    """Theorem 1's bound after every round, and what it is made of.
+    """Theorem 1's bound after every round, and its parts.
 
     Attributes
     ----------
     value : float64 array, shape (rounds + 1, ...)
         Bound on `E[F(w_t)] - F*` for t = 0 … T.
     contraction : float64 array, shape (...)
-        What a round leaves of the gap: `1 - μh`, or the printed Ω.
+        The factor by which a round shrinks the gap: `1 - μh`, or the printed Ω.
     errors : mapping of str to float64 array, shape (rounds, ...)
-        What each round adds, in units of the loss; summed they are the whole addition.
+        What each round adds to the gap, by cause.
     mismatch : mapping of str to float64 array, shape (rounds, ...)
-        Corrected variant only: how far the mean gradient the server applies may be from `∇F(w_t)`,
-        in units of the gradient, for want of ``participation``, by ``staleness`` and by ``drift``.
-        The error called ``mismatch`` is `h/2` times the square of their sum.
+        Corrected variant only: how far the mean gradient the server applies may be from `∇F(w_t)`
+        because of lacking ``participation``, ``staleness`` and ``drift``. The error called
+        ``mismatch`` is `h/2` times the square of their sum.
     """
 
     contraction: Array
@@ -61,21 +64,27 @@ def convergence_bound(
 ) -> ConvergenceBound:
     """Return Theorem 1's bound on `E[F(w_t)] - F*`, round by round.
 
-    Corrected, with `h = ηE`, `f_t = |S_t|/M` and the mean staleness `s_t`:
+    With `h = ηE`, `f_t = |S_t|/M` and the mean staleness `s_t`:
 
         E F(w_{t+1}) - F* <= (1 - μh) (E F(w_t) - F*)
             + (h/2) G² [2(1 - f_t) + Lh s_t + Lη(E-1)/2]²           (mismatch)
             + Lh²σ² / (2|S_t|E)                                       (noise)
             + L²h²η Gσ (E²-1) / (6|S_t|E)                             (coupling)
 
-    where the last two are 0 in a round nobody gets through.
+    where the last two are 0 in a round in which no upload gets through.
+
+    **Deviations** (erratum E3). The printed rate needs `‖∇F‖² >= 2L(F - F*)`, the wrong direction
+    of smoothness; only a PL constant gives a rate. Ω prints λ for λ², α3 misses η², staleness and
+    drift are missing from the inner product, and the age enters without the printed factor K. The
+    staleness of what arrives is `a_i(t-1) - 1`, not `a_i(t)` (erratum E1). The bound is loose: use
+    it to rank settings, not to predict a loss.
 
     Parameters
     ----------
     delivered : array of bool, shape (rounds, ..., M)
-        Who got through. All clients start out fresh; further axes are further runs.
+        Which clients got through. All start with age 1; further axes are further runs.
     gap : array of float >= 0
-        `F(w_0) - F*`. This and what follows broadcast to the further axes.
+        `F(w_0) - F*`. This and all following parameters broadcast to the further axes.
     smoothness : array of float > 0
         L: every `∇F_i` is L-Lipschitz.
     gradient : array of float > 0
@@ -83,35 +92,18 @@ def convergence_bound(
     step : array of float > 0
         η, the length of a local step.
     local_steps : array of int >= 1, default 1
-        E, local steps before an upload; λ in the paper's appendix.
+        E, the number of local steps before an upload; λ in the paper's appendix.
     noise : array of float >= 0, default 0
         σ: `E‖g - ∇F_i‖² <= σ²`.
     pl : array of float > 0
-        μ, the Polyak–Łojasiewicz constant: `‖∇F‖² >= 2μ(F - F*)`. The printed theorem does
-        without, which is its gravest error.
+        μ, the Polyak–Łojasiewicz constant: `‖∇F‖² >= 2μ(F - F*)`; needed by the corrected variant.
     variant : {"corrected", "literal"}, default "corrected"
-        What is proved, or (10) as printed.
-
-    Returns
-    -------
-    ConvergenceBound
-        Conditions: `Lh <= 1`, `μ <= L` and `σ <= G`; as printed, `η < 1/(9L)`.
-
-    Notes
-    -----
-    **Deviations** (erratum E3). (1) The printed rate needs `‖∇F‖² >= 2L(F - F*)`, the wrong
-    direction of smoothness; only a PL constant gives a rate, and it is μ, not L. (2) Ω prints λ for
-    λ². (3) The printed step length condition bounds η, and must bound ηλ. (4) α3 misses η². (5)
-    Staleness and drift also enter through the inner product, which the printed proof omits. (6) The
-    age enters as the square of the *mean*, without the printed factor K: Minkowski's inequality
-    instead of Jensen's. (7) Local gradients depend on earlier noise of the same upload, hence the
-    coupling term, which vanishes for E = 1 or σ = 0. (8) The staleness of what arrives is
-    `a_i(t-1) - 1`, not `a_i(t)` (erratum E1). The bound is loose, and G and μ exist together only
-    while models stay in a bounded region: use it to order settings, not to predict a loss.
+        What is proved, under the conditions `Lh <= 1`, `μ <= L` and `σ <= G`; or (10) as printed,
+        under `η < 1/(9L)`.
 
     Examples
     --------
-    Everybody always gets through: the gap shrinks by `1 - μh` a round, and nothing is added.
+    All clients always get through: the gap shrinks by `1 - μh` per round, and nothing is added.
 
     >>> fine = dict(gap=1.0, smoothness=1.0, gradient=1.0, step=0.5, pl=0.5)
     >>> convergence_bound(np.ones((3, 2)), **fine).value.round(4).tolist()
@@ -128,7 +120,7 @@ def convergence_bound(
     shape = success.shape[1:-1]
     if pl is None and not literal:
         raise ParameterError("pl must be given: without it no linear rate holds (erratum E3)")
-    terms = {
+    given = {
         "gap": positive_numbers("gap", gap, or_zero=True),
         "smoothness": positive_numbers("smoothness", smoothness),
         "gradient": positive_numbers("gradient", gradient),
@@ -137,31 +129,39 @@ def convergence_bound(
         "noise": positive_numbers("noise", noise, or_zero=True),
         "pl": positive_numbers("pl", 1.0 if pl is None else pl),
     }
-    for name, value in terms.items():
+    for name, value in given.items():
         try:
-            terms[name] = np.broadcast_to(value, shape)
+            given[name] = np.broadcast_to(value, shape)
         except ValueError:
             raise ParameterError(
                 f"{name} must broadcast to the runs {shape} of delivered, got {value.shape}"
             ) from None
-    made = _literal(success, **terms) if literal else _corrected(success, **terms)
-    contraction, errors, mismatch, conditions = made
+    constants = _Constants(**given)
+    parts = _literal(success, constants) if literal else _corrected(success, constants)
+    contraction, errors, mismatch, conditions = parts
     added = np.asarray(sum(errors.values()))
     value = np.empty((len(success) + 1, *shape))
-    value[0] = terms["gap"]
+    value[0] = constants.gap
     for t in range(len(success)):
         value[t + 1] = contraction * value[t] + added[t]
     return ConvergenceBound(value, "upper", conditions, contraction, errors, mismatch)
 
 
-_Made = tuple[Array, dict[str, Array], dict[str, Array], dict[str, NDArray[np.bool_]]]
+class _Constants(NamedTuple):
+    gap: Array  # F(w_0) - F*
+    smoothness: Array  # L
+    gradient: Array  # G
+    step: Array  # η
+    local_steps: Array  # E
+    noise: Array  # σ
+    pl: Array  # μ
 
 
-def _corrected(
-    success: NDArray[np.bool_], *, gap: Array, smoothness: Array, gradient: Array, step: Array,
-    local_steps: Array, noise: Array, pl: Array,
-) -> _Made:  # fmt: skip
-    L, G, E = smoothness, gradient, local_steps  # noqa: N806 - as in the proof
+_Parts = tuple[Array, dict[str, Array], dict[str, Array], dict[str, Flags]]
+
+
+def _corrected(success: Flags, constants: _Constants) -> _Parts:
+    _, L, G, step, E, noise, pl = constants  # noqa: N806 - as in the proof
     whole = step * E  # h
     served = success.sum(axis=-1)
     alone = np.where(served > 0, 1.0 / np.maximum(served, 1), 0.0)
@@ -183,12 +183,9 @@ def _corrected(
     return 1.0 - pl * whole, errors, mismatch, conditions
 
 
-def _literal(
-    success: NDArray[np.bool_], *, gap: Array, smoothness: Array, gradient: Array, step: Array,
-    local_steps: Array, noise: Array, pl: Array,
-) -> _Made:  # fmt: skip
+def _literal(success: Flags, constants: _Constants) -> _Parts:
     clients = success.shape[-1]
-    L, G, lam = smoothness, gradient, local_steps  # noqa: N806 - as the paper prints it
+    _, L, G, step, lam, noise, _ = constants  # noqa: N806 - as the paper prints it
     missing = 1.0 - success.mean(axis=-1)
     alpha_1 = 6.0 * L * step**2 * lam**2 + 2.0 * step * lam
     alpha_2 = 9.0 * clients * L**3 * step**4 * lam**4 * (noise**2 + G**2)
@@ -211,12 +208,12 @@ def _literal(
     return contraction, errors, {}, conditions
 
 
-def _ages(success: NDArray[np.bool_], clock: str) -> Array:
+def _ages(success: Flags, clock: Literal["pre", "post"]) -> Array:
     flat = success.reshape(len(success), -1)
-    return ages_of(flat, "post" if clock == "post" else "pre").reshape(success.shape).astype(float)
+    return ages_of(flat, clock).reshape(success.shape).astype(float)
 
 
-def _read_deliveries(delivered: ArrayLike) -> NDArray[np.bool_]:
+def _read_deliveries(delivered: ArrayLike) -> Flags:
     given = np.asarray(delivered)
     if given.dtype.kind not in "biuf" or given.ndim < 2 or given.shape[-1] == 0:
         raise ParameterError(

@@ -5,20 +5,28 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
 from freshband.errors import ParameterError
 from freshband.theory.bound import Bound
 from freshband.theory.cost import age_cutoff
-from freshband.theory.inputs import Variant, at_most, is_literal, probabilities, whole_numbers
+from freshband.theory.inputs import (
+    Array,
+    Variant,
+    is_literal,
+    probabilities,
+    problem,
+    whole_numbers,
+    worst_and_best,
+)
 
 __all__ = ["m_exp3_bound", "missed_needle_regret", "n_super_arms"]
 
 _E1 = math.e - 1.0
 
 
-def n_super_arms(n_clients: ArrayLike, n_channels: ArrayLike) -> NDArray[np.float64]:
+def n_super_arms(n_clients: ArrayLike, n_channels: ArrayLike) -> Array:
     """Return `|C(N,M)|`, the number of ways to choose M of N channels.
 
     Examples
@@ -26,9 +34,7 @@ def n_super_arms(n_clients: ArrayLike, n_channels: ArrayLike) -> NDArray[np.floa
     >>> n_super_arms([2, 4, 20], [5, 6, 30]).tolist()
     [10.0, 15.0, 30045015.0]
     """
-    clients = whole_numbers("n_clients", n_clients, at_least=1)
-    channels = whole_numbers("n_channels", n_channels, at_least=1)
-    at_most("n_clients", clients, "n_channels", channels)
+    clients, channels, _ = problem(n_clients, n_channels, 1)
     log = gammaln(channels + 1.0) - gammaln(clients + 1.0) - gammaln(channels - clients + 1.0)
     with np.errstate(over="ignore"):
         return np.asarray(np.round(np.exp(log)))
@@ -45,42 +51,19 @@ def m_exp3_bound(
 ) -> Bound:
     """Return the upper bound on the AoI regret of M-Exp3 (Theorem 3).
 
-    As printed, `4M√(e-1) C² √(TC ln C)` with `C = |C(N,M)|`, in *any* air. That is false, see
-    `missed_needle_regret`. Corrected, for stationary air and random matching,
+    `R <= (n ρ + M/μ_min) / ν*` with `ρ = 2M√(e-1) √(TC ln C)`, `C = |C(N,M)|` and the `age_cutoff`
+    n, for constant means and random matching. As printed, (21): `4M√(e-1) C² √(TC ln C)` under the
+    conditions `T > 16(e-1) C³ ln C` and, if ``best`` is given, `G_max >= T/C`.
 
-        R <= (n ρ + M/μ_min) / ν*,    ρ = 2M√(e-1) √(TC ln C),
-
-    where ρ bounds the successes lost and n, the `age_cutoff`, what a lost success can cost.
+    **Deviations** (erratum E12). The printed bound is false, see `missed_needle_regret`: ages
+    depend on *when* successes come. The corrected one needs the tuned γ, not the paper's 0.5, and
+    the policy and the oracle must both match clients to channels at random.
 
     Parameters
     ----------
-    n_clients : array of int >= 1
-        M.
-    n_channels : array of int >= n_clients
-        N.
-    rounds : array of int >= 1
-        T.
-    variant : {"corrected", "literal"}, default "corrected"
-        What is proved, or (21) as printed.
-    worst : array of float in (0, 1]
-        `μ_min`, the least mean; corrected variant only.
+    n_clients, n_channels, rounds, variant, worst : shared, see freshband.theory
     best : array of float in (0, 1], optional
         `ν*`, the mean over the M best channels; needed by the corrected variant.
-
-    Returns
-    -------
-    Bound
-        Upper. Conditions as printed: `T > 16(e-1) C³ ln C`, which is false in the paper's own
-        setting, and, if ``best`` is known, `G_max >= T/C`.
-
-    Notes
-    -----
-    **Deviations** (erratum E12). (1) (20) replaces the mean age by `T/G`, rounds over successes;
-    ages depend on when the successes come. (2) The bound (19) on lost successes needs the
-    exploration rate `γ = √(C ln C / ((e-1)T))` and rewards in [0, 1]; with the paper's `γ = 0.5`
-    regret is linear. (3) The denominator of (20) takes for a client's loss what bounds the loss
-    of all together. (4) The corrected bound compares with the best set under random
-    matching, and the policy must match at random too.
 
     Examples
     --------
@@ -91,8 +74,7 @@ def m_exp3_bound(
     89000.0
     """
     literal = is_literal(variant)
-    clients = whole_numbers("n_clients", n_clients, at_least=1)
-    horizon = whole_numbers("rounds", rounds, at_least=1)
+    clients, _, horizon = problem(n_clients, n_channels, rounds)
     arms = n_super_arms(n_clients, n_channels)
     spread = np.sqrt(_E1 * horizon * arms * np.log(arms))  # √(e-1) √(TC ln C)
     if literal:
@@ -103,32 +85,23 @@ def m_exp3_bound(
             mean = probabilities("best", best, above_zero=True)
             conditions["successes of the best >= rounds / C"] = np.asarray(mean >= 1.0 / arms)
         return Bound(np.asarray(4.0 * clients * arms**2 * spread), "upper", conditions)
-    if worst is None or best is None:
-        raise ParameterError("worst and best must be given with variant='corrected'")
-    low = probabilities("worst", worst, above_zero=True)
-    high = probabilities("best", best, above_zero=True)
-    at_most("worst", low, "best", high)
+    low, high = worst_and_best(worst, best)
     value = (age_cutoff(rounds, low) * 2.0 * clients * spread + clients / low) / high
     return Bound(np.asarray(value), "upper", {})
 
 
-def missed_needle_regret(rounds: ArrayLike) -> NDArray[np.float64]:
-    """Return the AoI regret no policy is below on an air that meets Theorem 3's conditions.
+def missed_needle_regret(rounds: ArrayLike) -> Array:
+    """Return `T²/32`, the AoI regret no policy is below on air that meets Theorem 3's conditions.
 
-    One client, two channels. For half of the rounds both are good, then both are bad, except that
-    in round 3T/4 one of them, drawn by a coin, is good. The better fixed channel catches it, and
-    has had `T/2 + 1 > T/C` successes. Any policy misses it with probability ½, and is T/4 older for
-    T/4 rounds: `T²/32`.
+    One client, two channels: good for half of the rounds, then bad except for one channel in round
+    3T/4. Chapter "M-Exp3" has the proof.
+
+    **Deviations** (erratum E12). Theorem 3 promises `O(√T)` here.
 
     Parameters
     ----------
     rounds : array of int >= 4, divisible by 4
         T.
-
-    Notes
-    -----
-    **Deviations** (erratum E12). Theorem 3 promises `O(√T)` here. No policy has sub-linear AoI
-    regret in all "extremely non-stationary" environments; for successes alone that is possible.
 
     Examples
     --------

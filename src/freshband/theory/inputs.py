@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,106 +11,103 @@ from numpy.typing import ArrayLike, NDArray
 from freshband.errors import ParameterError, shown
 
 __all__ = [
+    "Array",
+    "Flags",
     "Variant",
     "at_most",
     "is_literal",
     "numbers",
     "positive_numbers",
     "probabilities",
+    "problem",
     "whole_numbers",
+    "worst_and_best",
 ]
 
+Array: TypeAlias = NDArray[np.float64]
+Flags: TypeAlias = NDArray[np.bool_]
 Variant = Literal["corrected", "literal"]
 
 
 def is_literal(variant: str) -> bool:
-    """Return whether the printed form is asked for, and not the true one.
-
-    Examples
-    --------
-    >>> is_literal("literal"), is_literal("corrected")
-    (True, False)
-    """
+    """Return whether the printed form is asked for, and not the true one."""
     if variant not in ("corrected", "literal"):
         raise ParameterError(f"variant must be 'corrected' or 'literal', got {shown(variant)}")
     return variant == "literal"
 
 
-def numbers(name: str, values: ArrayLike, allowed: str = "numbers") -> NDArray[np.float64]:
-    """Return values as floats, or say what is allowed.
-
-    Examples
-    --------
-    >>> numbers("gap", 3).item()
-    3.0
-    """
+def numbers(
+    name: str,
+    values: ArrayLike,
+    allowed: str,
+    is_allowed: Callable[[Array], Flags] | None = None,
+) -> Array:
+    """Return values as floats; where one is not allowed, say what is."""
     try:
         given = np.asarray(values)
         if given.dtype.kind not in "iuf":
             raise ValueError
     except ValueError:  # a ragged list, or no numbers at all
         raise ParameterError(f"{name} must be {allowed}, got {shown(values)}") from None
-    return given.astype(np.float64)
-
-
-def probabilities(name: str, values: ArrayLike, *, above_zero: bool = False) -> NDArray[np.float64]:
-    """Return values in [0, 1], or in (0, 1].
-
-    Examples
-    --------
-    >>> probabilities("means", [0, 0.5]).tolist()
-    [0.0, 0.5]
-    """
-    allowed = "numbers in (0, 1]" if above_zero else "numbers in [0, 1]"
-    given = numbers(name, values, allowed)
-    wrong = ~((given > 0 if above_zero else given >= 0) & (given <= 1))  # NaN is wrong too
-    if wrong.any():
-        raise ParameterError(f"{name} must be {allowed}, got {given[wrong][0]}")
+    given = given.astype(np.float64)
+    if is_allowed is not None and not (fits := is_allowed(given)).all():
+        raise ParameterError(f"{name} must be {allowed}, got {given[~fits][0]}")
     return given
 
 
-def positive_numbers(name: str, values: ArrayLike, *, or_zero: bool = False) -> NDArray[np.float64]:
-    """Return finite values > 0, or >= 0.
-
-    Examples
-    --------
-    >>> positive_numbers("smoothness", [1, 2.5]).tolist()
-    [1.0, 2.5]
-    """
-    allowed = f"finite numbers {'>=' if or_zero else '>'} 0"
-    given = numbers(name, values, allowed)
-    wrong = ~((given >= 0 if or_zero else given > 0) & np.isfinite(given))
-    if wrong.any():
-        raise ParameterError(f"{name} must be {allowed}, got {given[wrong][0]}")
+def probabilities(
+    name: str, values: ArrayLike, *, above_zero: bool = False, shape: str | None = None
+) -> Array:
+    """Return values in [0, 1], or in (0, 1]; an array is needed where a shape is named."""
+    if above_zero:
+        given = numbers(name, values, "numbers in (0, 1]", lambda x: (x > 0) & (x <= 1))
+    else:
+        given = numbers(name, values, "numbers in [0, 1]", lambda x: (x >= 0) & (x <= 1))
+    if shape is not None and given.ndim == 0:
+        raise ParameterError(f"{name} must have the shape {shape}, got a single number")
     return given
 
 
-def whole_numbers(name: str, values: ArrayLike, *, at_least: int) -> NDArray[np.float64]:
-    """Return whole values from ``at_least`` on, as floats: products of them do not overflow.
-
-    Examples
-    --------
-    >>> whole_numbers("rounds", [10, 20], at_least=1).tolist()
-    [10.0, 20.0]
-    """
-    allowed = f"whole numbers >= {at_least}"
-    given = numbers(name, values, allowed)
-    wrong = ~((given >= at_least) & (np.floor(given) == given) & np.isfinite(given))
-    if wrong.any():
-        raise ParameterError(f"{name} must be {allowed}, got {given[wrong][0]}")
-    return given
+def positive_numbers(name: str, values: ArrayLike, *, or_zero: bool = False) -> Array:
+    """Return finite values > 0, or >= 0."""
+    if or_zero:
+        return numbers(name, values, "finite numbers >= 0", lambda x: (x >= 0) & np.isfinite(x))
+    return numbers(name, values, "finite numbers > 0", lambda x: (x > 0) & np.isfinite(x))
 
 
-def at_most(
-    name: str, values: NDArray[np.float64], limit_name: str, limit: NDArray[np.float64]
-) -> None:
-    """Raise unless every value is at most its limit.
+def whole_numbers(name: str, values: ArrayLike, *, at_least: int) -> Array:
+    """Return whole values from ``at_least`` on, as floats: products of them do not overflow."""
+    return numbers(
+        name,
+        values,
+        f"whole numbers >= {at_least}",
+        lambda x: (x >= at_least) & (np.floor(x) == x) & np.isfinite(x),
+    )
 
-    Examples
-    --------
-    >>> at_most("served", np.array(2.0), "n_clients", np.array([3.0, 4.0]))
-    """
+
+def at_most(name: str, values: Array, limit_name: str, limit: Array) -> None:
+    """Raise unless every value is at most its limit."""
     wrong = values > limit
     if wrong.any():
         most, got = (np.broadcast_to(each, wrong.shape)[wrong][0] for each in (limit, values))
         raise ParameterError(f"{name} must be at most {limit_name} = {most:g}, got {got:g}")
+
+
+def problem(
+    n_clients: ArrayLike, n_channels: ArrayLike, rounds: ArrayLike
+) -> tuple[Array, Array, Array]:
+    """Return M, N and T, of which M must be at most N."""
+    clients = whole_numbers("n_clients", n_clients, at_least=1)
+    channels = whole_numbers("n_channels", n_channels, at_least=1)
+    at_most("n_clients", clients, "n_channels", channels)
+    return clients, channels, whole_numbers("rounds", rounds, at_least=1)
+
+
+def worst_and_best(worst: ArrayLike | None, best: ArrayLike | None) -> tuple[Array, Array]:
+    """Return the two means that the corrected upper bounds need."""
+    if worst is None or best is None:
+        raise ParameterError("worst and best must be given with variant='corrected'")
+    low = probabilities("worst", worst, above_zero=True)
+    high = probabilities("best", best, above_zero=True)
+    at_most("worst", low, "best", high)
+    return low, high

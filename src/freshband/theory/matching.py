@@ -1,26 +1,19 @@
-"""Who should get which channel, when the means are known: one round, and for ever.
+"""Which client should get which channel if the means are known, for one round and in the long run.
 
-**One round.** Of all assignments of M clients to channels, giving the oldest client the best
-channel, the second oldest the second best and so on makes the expected sum of ages after the round
-least: that sum is `M + Σ_i a_i - Σ_i a_i μ_{k(i)}`, and by the rearrangement inequality
-`Σ a_i μ_{k(i)}` is greatest when both are sorted the same way.
-
-**For ever.** Whether the rule that is best for one round is best in the long run is another
-question. For two clients the age process is a Markov decision process with two actions, and
-`two_client_optimum` solves it.
+Chapter "Matching" has the proofs.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from freshband.errors import ParameterError
 from freshband.parameters import whole_number
-from freshband.theory.inputs import positive_numbers, probabilities
+from freshband.theory.inputs import Array, positive_numbers, probabilities
 
 __all__ = ["Optimum", "age_sorted", "next_age_sum", "two_client_optimum"]
 
@@ -29,37 +22,32 @@ _DEEPEST = 1000  # ages; a million states
 
 
 class Optimum(NamedTuple):
-    """The least long-run sum of two clients' ages in a mean round.
+    """The least long-run mean of the sum of two clients' ages.
 
     Attributes
     ----------
     low, high : float64 array
-        It lies between these two, up to what cutting ages off takes away.
+        Bounds on it, up to the effect of cutting ages off.
     crossing_cost : float64 array, shape (..., cap, cap)
-        By how much giving client 1, not client 2, the worse channel is worse in the long run, for
-        ages `a_1 = 1 … cap` (rows) and `a_2 = 1 … cap` (columns). Positive where client 1 should
+        The long-run cost of giving client 1, instead of client 2, the worse channel once, for ages
+        `a_1 = 1 … cap` (rows) and `a_2 = 1 … cap` (columns). Where it is positive, client 1 should
         get the better channel.
     """
 
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    crossing_cost: NDArray[np.float64]
+    low: Array
+    high: Array
+    crossing_cost: Array
 
 
 def age_sorted(ages: ArrayLike, means: ArrayLike) -> NDArray[np.int64]:
-    """Return the assignment that is best for one round: the oldest client on the best channel.
+    """Return the channel of each client that is best for one round: the oldest on the best.
 
     Parameters
     ----------
     ages : array of float >= 0, shape (..., M)
-        Ages before the round.
+        Ages before the round; of equal ages the first client comes first.
     means : array of float in [0, 1], shape (..., N), N >= M
-        Means of the channels; the M best are used.
-
-    Returns
-    -------
-    int64 array, shape (..., M)
-        The channel of each client. Of equal ages or means the first comes first.
+        Means of the channels, of which the M best are used; of equal means the first comes first.
 
     Examples
     --------
@@ -74,17 +62,14 @@ def age_sorted(ages: ArrayLike, means: ArrayLike) -> NDArray[np.int64]:
     return assignment
 
 
-def next_age_sum(
-    ages: ArrayLike, means: ArrayLike, assignment: ArrayLike | None = None
-) -> NDArray[np.float64]:
+def next_age_sum(ages: ArrayLike, means: ArrayLike, assignment: ArrayLike | None = None) -> Array:
     """Return the expected sum of ages after a round: `M + Σ_i (1 - μ_{k(i)}) a_i`.
 
     Parameters
     ----------
-    ages : array of float >= 0, shape (..., M)
-    means : array of float in [0, 1], shape (..., N), N >= M
+    ages, means : as in age_sorted
     assignment : array of int, shape (..., M), optional
-        The channel of each client; by default `age_sorted`, the best one.
+        The channel of each client; by default the best assignment, `age_sorted`.
 
     Examples
     --------
@@ -99,9 +84,7 @@ def next_age_sum(
         )
     if channels.min() < 0 or channels.max() >= mu.shape[-1]:
         raise ParameterError(f"assignment must be channels in [0, {mu.shape[-1] - 1}]")
-    shape = np.broadcast_shapes(a.shape[:-1], channels.shape[:-1])
-    mu, channels = (np.broadcast_to(x, (*shape, x.shape[-1])) for x in (mu, channels))
-    used = np.take_along_axis(mu, channels, axis=-1)
+    used = np.take_along_axis(*_alike(mu, channels), axis=-1)
     return np.asarray(a.shape[-1] + ((1.0 - used) * a).sum(axis=-1))
 
 
@@ -110,27 +93,20 @@ def two_client_optimum(
 ) -> Optimum:
     """Return the least possible long-run sum of ages of two clients on two known channels.
 
-    Relative value iteration on pairs of ages, cut off at ``cap``: each step looks one round
-    further ahead, and the least and the largest change of a step bracket the optimum.
+    It is found by relative value iteration on pairs of ages.
+
+    **Deviations.** The paper lets clients take turns and has no such optimum (erratum E6). In all
+    cases tried the optimal rule is `age_sorted` in every state.
 
     Parameters
     ----------
     means : array of float in [0, 1], shape (..., 2)
         Means of the two channels, in any order; not both 0.
     cap : int >= 2, optional
-        Ages beyond count as this one, which can only lower the cost. By default so large that the
-        better channel fails half as often in a row with probability 1e-11.
+        Greater ages count as this one, which can only lower the cost. The default is so large that
+        the better channel fails ``cap / 2`` times in a row with probability 1e-11.
     precision : float > 0, default 1e-9
-        Width of the bracket.
-
-    Returns
-    -------
-    Optimum
-
-    Notes
-    -----
-    **Deviations.** The paper lets clients take turns and has no such optimum (erratum E6). In all
-    cases tried the optimal rule is `age_sorted` in every state.
+        The largest difference between the bounds ``low`` and ``high``.
 
     Examples
     --------
@@ -171,8 +147,8 @@ def _depth(best: float) -> int:
     return depth
 
 
-def _look_ahead(means: NDArray[np.float64], worth: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a round's expected cost from each pair of ages, plus the worth of where it leads."""
+def _look_ahead(means: Array, worth: Array) -> Array:
+    """Return the expected cost of a round from each pair of ages plus the value of the next."""
     age = np.arange(1, worth.shape[1] + 1)
     p, q = (means[:, i, None, None] for i in range(2))  # success of client 1, of client 2
     older = np.concatenate([worth[:, 1:], worth[:, -1:]], axis=1)  # client 1 a round older
@@ -183,9 +159,7 @@ def _look_ahead(means: NDArray[np.float64], worth: NDArray[np.float64]) -> NDArr
     return np.asarray(cost + reset + (1 - p) * (1 - q) * both)
 
 
-def _ages_and_means(
-    ages: ArrayLike, means: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _ages_and_means(ages: ArrayLike, means: ArrayLike) -> tuple[Array, Array]:
     a = positive_numbers("ages", ages, or_zero=True)
     mu = probabilities("means", means)
     if a.ndim == 0 or mu.ndim == 0 or not 1 <= a.shape[-1] <= mu.shape[-1]:
@@ -193,8 +167,10 @@ def _ages_and_means(
             "ages and means must have the shapes (..., M) and (..., N), 1 <= M <= N, got "
             f"{a.shape} and {mu.shape}"
         )
-    lead = np.broadcast_shapes(a.shape[:-1], mu.shape[:-1])
-    return (
-        np.broadcast_to(a, (*lead, a.shape[-1])),
-        np.broadcast_to(mu, (*lead, mu.shape[-1])),
-    )
+    return _alike(a, mu)
+
+
+def _alike(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Broadcast all axes but the last."""
+    lead = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
+    return np.broadcast_to(a, (*lead, a.shape[-1])), np.broadcast_to(b, (*lead, b.shape[-1]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from freshband.errors import ParameterError
 from freshband.theory.bound import Bound
@@ -19,58 +19,29 @@ from freshband.theory.lower import (
 )
 from freshband.theory.restarts import glr_cucb_bound, smallest_gap
 
-__all__ = ["Air", "Entry", "describe_air", "list_bounds"]
+__all__ = ["Air", "BoundEntry", "describe_air", "list_bounds"]
 
 
 class Air(NamedTuple):
-    """What upper bounds have to know of the air.
+    """The constants of a channel environment that upper bounds depend on."""
 
-    Attributes
-    ----------
-    worst : float
-        `μ_min`, the least mean of any channel in any segment.
-    best : float
-        `μ*_min`, the least mean among the M best channels of any segment.
-    best_mean : float
-        `ν*`, the least mean over the M best channels of any segment.
-    gap : float
-        `Δ_min`, infinite if no set of M channels is worse than another.
-    """
-
-    worst: float
-    best: float
-    best_mean: float
-    gap: float
+    worst: float  # μ_min, the least mean of any channel in any segment
+    best: float  # μ*_min, the least mean among the M best channels of any segment
+    best_mean: float  # ν*, the least mean over the M best channels of any segment
+    gap: float  # Δ_min, infinite if no set of M channels is worse than another
 
 
-class Entry(NamedTuple):
-    """A bound in the list.
+class BoundEntry(NamedTuple):
+    """A bound in the list."""
 
-    Attributes
-    ----------
-    result : str
-        Which lemma or theorem.
-    variant : {"literal", "corrected"}
-    bound : Bound
-    about : str
-        Whose regret, and on which air.
-    """
-
-    result: str
+    result: str  # which lemma or theorem
     variant: Variant
     bound: Bound
-    about: str
+    about: str  # whose regret, and on which air
 
 
 def describe_air(means: ArrayLike, n_clients: int) -> Air:
-    """Return the constants of an air from its means.
-
-    Parameters
-    ----------
-    means : array of float in [0, 1], shape (..., N)
-        Means of the channels, in all segments, or in all rounds.
-    n_clients : int in [1, N]
-        M.
+    """Return the constants of an air from its means in all segments or rounds, shape (..., N).
 
     Examples
     --------
@@ -80,29 +51,18 @@ def describe_air(means: ArrayLike, n_clients: int) -> Air:
     mu = probabilities("means", means)
     gap = float(np.min(smallest_gap(mu, n_clients)))
     top = np.sort(mu, axis=-1)[..., -n_clients:]
-    return Air(
-        float(mu.min()),
-        float(top.min()),
-        round(float(top.mean(axis=-1).min()), 12),
-        round(gap, 12),
-    )
+    best_mean = float(top.mean(axis=-1).min())
+    return Air(float(mu.min()), float(top.min()), round(best_mean, 12), round(gap, 12))
 
 
 def list_bounds(
     n_clients: int, n_channels: int, rounds: ArrayLike, n_segments: int, air: Air
-) -> list[Entry]:
-    """Return all bounds on the AoI regret after so many rounds.
+) -> list[BoundEntry]:
+    """Return all bounds on the AoI regret after ``rounds`` rounds; an array gives curves.
 
     Parameters
     ----------
-    n_clients : int >= 1
-        M.
-    n_channels : int >= n_clients
-        N.
-    rounds : array of int >= 1
-        T; an array gives a curve.
-    n_segments : int >= 1
-        `C_T`, one more than breakpoints; never more than rounds.
+    n_clients, n_channels, rounds, n_segments : shared, see freshband.theory
     air : Air
         From `describe_air`; ``worst`` must be above 0.
 
@@ -117,53 +77,53 @@ def list_bounds(
     if air.worst <= 0:
         raise ParameterError(f"air.worst must be above 0, got {air.worst}")
     problem = (n_clients, n_channels, rounds)
-    stationary = "every policy, on some stationary air"
-    seldom = "policies that seldom try M of the channels, on some air with two breakpoints"
-    anything = Bound(any_policy_regret(n_clients, rounds, air.worst, 1.0), "upper", {})
-    exp3 = m_exp3_bound(*problem, worst=air.worst, best=air.best_mean)
-    exp3 = Bound(exp3.value, "upper", {"stationary air": np.asarray(n_segments == 1)})
     segments = np.minimum(n_segments, np.asarray(rounds))
+    worst, best, best_mean, gap = air
+    exp3 = m_exp3_bound(*problem, worst=worst, best=best_mean)
+    exp3 = Bound(exp3.value, "upper", {"stationary air": np.asarray(n_segments == 1)})
+    if np.isfinite(gap):
+        glr_cucb = glr_cucb_bound(*problem, segments, worst=worst, best=best, gap=gap)
+    else:  # every set is best
+        glr_cucb = glr_cucb_bound(*problem, segments, worst=worst, best=best, wrong=0.0)
+    anything = Bound(any_policy_regret(n_clients, rounds, worst, 1.0), "upper", {})
+    both: tuple[Variant, ...] = ("literal", "corrected")
+    seldom = "policies that seldom try M of the channels, on some air with two breakpoints"
+    theorem_2 = "Theorem 2", adversarial_lower_bound, "every policy, on some stationary air"
+    theorem_4 = "Theorem 4", piecewise_lower_bound, seldom
     return [
-        Entry("Theorem 2", "literal", adversarial_lower_bound(*problem, "literal"), stationary),
-        Entry("Theorem 2", "corrected", adversarial_lower_bound(*problem), stationary),
-        Entry("Theorem 4", "literal", piecewise_lower_bound(*problem, "literal"), seldom),
-        Entry("Theorem 4", "corrected", piecewise_lower_bound(*problem), seldom),
-        Entry(
+        *(
+            BoundEntry(result, variant, bound(*problem, variant), about)
+            for result, bound, about in (theorem_2, theorem_4)
+            for variant in both
+        ),
+        BoundEntry(
             "in place of Theorem 4",
             "corrected",
             segments_lower_bound(*problem, segments),
-            "every policy, on some air with as many segments",
+            "every policy, on some air with that many segments",
         ),
-        Entry(
+        BoundEntry(
             "Theorem 3",
             "literal",
-            m_exp3_bound(*problem, "literal", best=air.best_mean),
+            m_exp3_bound(*problem, "literal", best=best_mean),
             "M-Exp3, on any air (false, see chapter M-Exp3)",
         ),
-        Entry("Theorem 3", "corrected", exp3, "M-Exp3 and oracle matching at random, tuned"),
-        Entry(
+        BoundEntry(
+            "Theorem 3", "corrected", exp3, "tuned M-Exp3, if it and the oracle match at random"
+        ),
+        BoundEntry(
             "Theorem 5",
             "literal",
             glr_cucb_bound(*problem, segments, "literal"),
-            "GLR-CUCB, an order of growth: constant 1",
+            "GLR-CUCB, an order of growth with constant 1",
         ),
-        Entry(
+        BoundEntry(
             "Theorem 5",
             "corrected",
-            _theorem_5(problem, segments, air),
-            "GLR-CUCB against turns, constant 1 in Lemma 4",
+            glr_cucb,
+            "GLR-CUCB against an oracle that takes turns; constant 1",
         ),
-        Entry("any policy", "corrected", anything, "nobody can do worse on air with such means"),
+        BoundEntry(
+            "any policy", "corrected", anything, "no policy can do worse on air with such means"
+        ),
     ]
-
-
-def _theorem_5(problem: tuple[int, int, ArrayLike], segments: NDArray[np.int64], air: Air) -> Bound:
-    every_set_is_best = not np.isfinite(air.gap)
-    return glr_cucb_bound(
-        *problem,
-        segments,
-        worst=air.worst,
-        best=air.best,
-        gap=None if every_set_is_best else air.gap,
-        wrong=0.0 if every_set_is_best else None,
-    )

@@ -3,29 +3,32 @@
 Lemma 3 turns rounds on a wrong channel into ages, Lemma 4 bounds the number of wrong rounds, and
 Theorem 5 puts the two together. Lemma 4 and with it Theorem 5 are orders of growth: their constants
 come from another paper and are not known here, so ``constant`` is 1 unless you know better.
+Chapter "GLR-CUCB" has the proofs.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from freshband.errors import ParameterError
 from freshband.theory.age import rotation_age
 from freshband.theory.bound import Bound
 from freshband.theory.cost import age_cutoff
 from freshband.theory.inputs import (
+    Array,
+    Flags,
     Variant,
     at_most,
     is_literal,
     positive_numbers,
     probabilities,
+    problem,
     whole_numbers,
+    worst_and_best,
 )
 
 __all__ = ["age_sum_bound", "glr_cucb_bound", "smallest_gap", "wrong_rounds"]
-
-Array = NDArray[np.float64]
 
 
 def age_sum_bound(
@@ -36,39 +39,23 @@ def age_sum_bound(
     worst: ArrayLike,
     variant: Variant = "corrected",
 ) -> Bound:
-    """Return a bound on the sum of a client's expected ages in stationary air (Lemma 3).
+    """Return an upper bound on the sum of a client's expected ages in stationary air (Lemma 3).
 
-    The benchmark takes turns on the M best channels; the policy is elsewhere in B rounds. Then
+    `Σ_t E[a_i(t)] <= ⌈T/M⌉ Σ_φ E[a | φ] + W Δ (n B + 1/μ_min)`, where the benchmark takes turns on
+    the M best channels (`rotation_age`), `Δ = μ_1 - μ_min`, `W <= 1/μ_M` is the largest weight of
+    the cost law, and n is the `age_cutoff`. As printed, (22), Q depends on an unbound t; here it is
+    averaged over the phases.
 
-        Σ_t E[a_i(t)] <= ⌈T/M⌉ Σ_φ E[a | φ] + W Δ (n B + 1/μ_min)
-
-    with `rotation_age` for the first term, `Δ = μ_1 - μ_min`, `W <= 1/μ_M` the largest weight of an
-    age over what follows, and n the `age_cutoff`.
+    **Deviations** (erratum E14). The printed proof bounds `E[a | wrong]` by `1/μ_min`, although a
+    policy can go wrong just when ages are large; and Q lacks the 1 of erratum E2.
 
     Parameters
     ----------
     best_means : array of float in (0, 1], shape (..., M)
         Means of the M best channels in the order in which a client meets them.
-    rounds : array of int >= 1
-        T.
     wrong : array of float >= 0
         B, the expected number of rounds with `k_i(t) ≠ k*_i(t)`.
-    worst : array of float in (0, 1]
-        `μ_min`, the least mean of all channels.
-    variant : {"corrected", "literal"}, default "corrected"
-        What is proved, or (22) as printed; there Q, which depends on an unbound t, is averaged over
-        the phases.
-
-    Returns
-    -------
-    Bound
-        Upper.
-
-    Notes
-    -----
-    **Deviations** (erratum E14). The printed proof bounds `E[a | wrong]` by `1/μ_min`, but a policy
-    can go wrong just when ages are large. The cost law needs no conditioning; its logarithm comes
-    from `μ_min`, not from the best channels. Q lacks the 1 of erratum E2.
+    rounds, worst, variant : shared, see freshband.theory
 
     Examples
     --------
@@ -77,9 +64,7 @@ def age_sum_bound(
     1750.5
     """
     literal = is_literal(variant)
-    mu = probabilities("best_means", best_means, above_zero=True)
-    if mu.ndim == 0:
-        raise ParameterError("best_means must have the shape (..., M), got a single number")
+    mu = probabilities("best_means", best_means, above_zero=True, shape="(..., M)")
     horizon = whole_numbers("rounds", rounds, at_least=1)
     missed = positive_numbers("wrong", wrong, or_zero=True)
     low = probabilities("worst", worst, above_zero=True)
@@ -98,23 +83,20 @@ def age_sum_bound(
     return Bound(np.asarray(value), "upper", {})
 
 
-def smallest_gap(
-    means: ArrayLike, n_clients: int, variant: Variant = "corrected"
-) -> NDArray[np.float64]:
-    """Return Δ_min, by how much the best set of channels beats the next best sum of means.
+def smallest_gap(means: ArrayLike, n_clients: int, variant: Variant = "corrected") -> Array:
+    """Return Δ_min, the difference between the best sum of M means and the next best.
+
+    **Deviations** (erratum E14): as printed the bound of Lemma 4 divides by 0.
 
     Parameters
     ----------
     means : array of float in [0, 1], shape (..., N)
+        Means of the channels.
     n_clients : int in [1, N]
         M.
     variant : {"corrected", "literal"}, default "corrected"
         The least over sets that are worse, infinite if none is; or as printed the least over all
         rounds, which is 0 as soon as one round is right.
-
-    Notes
-    -----
-    **Deviations** (erratum E14): as printed the bound of Lemma 4 divides by 0.
 
     Examples
     --------
@@ -142,32 +124,23 @@ def wrong_rounds(
     constant: ArrayLike = 1.0,
     variant: Variant = "corrected",
 ) -> Bound:
-    """Return the order of the rounds in which GLR-CUCB does not play the best set (Lemma 4).
+    """Return the order of the number of rounds in which GLR-CUCB plays no best set (Lemma 4).
 
     `√(C_T N T ln T)` if the number of segments is known, `C_T √(N T ln T)` if not; corrected,
     divided by Δ_min, and at most T.
 
+    **Deviations** (erratum E14). Δ_min is the least gap of sub-optimal sets; the paper counts
+    segments here and breakpoints in its experiments.
+
     Parameters
     ----------
-    n_channels : array of int >= 1
-        N.
-    rounds : array of int >= 1
-        T.
-    n_segments : array of int >= 1
-        `C_T`: segments, one more than breakpoints.
+    n_channels, rounds, n_segments, variant : shared, see freshband.theory
     known : bool, default False
         Whether the policy was told `C_T`.
     gap : array of float > 0
         `Δ_min`, see `smallest_gap`; corrected variant only.
     constant : array of float > 0, default 1
-        The constant the order hides; nobody has stated it.
-    variant : {"corrected", "literal"}, default "corrected"
-
-    Notes
-    -----
-    **Deviations** (erratum E14). The paper counts segments here and breakpoints in its experiments.
-    Its bound on regret divided by Δ_min is one on the number of wrong rounds only if Δ_min is the
-    least gap of sub-optimal sets.
+        The constant that the order hides; it is not stated anywhere.
 
     Examples
     --------
@@ -206,49 +179,26 @@ def glr_cucb_bound(
 ) -> Bound:
     """Return the upper bound on the AoI regret of GLR-CUCB (Theorem 5).
 
-    As printed, an order: `M√(C_T N T ln³T)` if the number of segments is known, `M C_T √(N T ln³T)`
-    if not. Corrected,
+    `R <= (1 - μ_min)/μ*_min (n B + M/μ_min)` with the `age_cutoff` n. As printed, an order:
+    `M√(C_T N T ln³T)` if the number of segments is known, `M C_T √(N T ln³T)` if not.
 
-        R <= (1 - μ_min)/μ*_min (n B + M/μ_min),
-
-    where B is the expected number of times a client is not on the oracle's channel, over all
-    clients and rounds, and n the `age_cutoff`. Where B is not given, Lemma 4 takes its place:
-    M times `wrong_rounds`.
+    **Deviations** (erratum E14). (27) and (28) print c for c' = Mc, condition on events that depend
+    on the ages, and take an equal set for an equal channel of every client.
 
     Parameters
     ----------
-    n_clients : array of int >= 1
-        M.
-    n_channels : array of int >= n_clients
-        N.
-    rounds : array of int >= 1
-        T.
-    n_segments : array of int >= 1
-        `C_T`: segments, one more than breakpoints.
-    variant : {"corrected", "literal"}, default "corrected"
-    known : bool, default False
-        Whether the policy was told `C_T`.
-    worst : array of float in (0, 1]
-        `μ_min`: the least mean of any channel in any segment. Corrected variant only, as the rest.
+    n_clients, n_channels, rounds, n_segments, variant, worst : shared, see freshband.theory
+    known, constant : as in wrong_rounds
     best : array of float in (0, 1]
-        `μ*_min`: the least mean of a channel the oracle uses, in any segment.
+        `μ*_min`: the least mean of a channel the oracle uses, in any segment; corrected variant
+        only, as ``gap`` and ``wrong``.
     gap : array of float > 0
         `Δ_min`, see `smallest_gap`; not needed with ``wrong``.
     wrong : array of float >= 0, optional
-        B, measured or known.
-    constant : array of float > 0, default 1
-        The constant of Lemma 4.
-
-    Returns
-    -------
-    Bound
-        Upper. Without ``wrong`` its conditions say that Lemma 4's constant is not known, and with
-        several clients that a policy on the right *set* need not have the oracle's order in it.
-
-    Notes
-    -----
-    **Deviations** (erratum E14). (27) and (28) print c for c' = Mc, condition on events that depend
-    on the ages, and take an equal set for an equal channel of every client.
+        B: how often a client is not on the oracle's channel, counted over all clients and rounds.
+        By default M times `wrong_rounds`; the conditions then say that the constant of Lemma 4 is
+        not known and, with several clients, that a policy on the right *set* may give its channels
+        to other clients than the oracle does.
 
     Examples
     --------
@@ -258,31 +208,20 @@ def glr_cucb_bound(
     65341.0
     """
     literal = is_literal(variant)
-    clients = whole_numbers("n_clients", n_clients, at_least=1)
-    channels = whole_numbers("n_channels", n_channels, at_least=1)
-    at_most("n_clients", clients, "n_channels", channels)
-    horizon = whole_numbers("rounds", rounds, at_least=1)
+    clients, channels, horizon = problem(n_clients, n_channels, rounds)
     segments = whole_numbers("n_segments", n_segments, at_least=1)
     if literal:
         growth = np.sqrt(channels * horizon * np.log(horizon) ** 3)
         scale = positive_numbers("constant", constant)
         value = scale * clients * _segment_factor(segments, known) * growth
         return Bound(np.asarray(value), "upper", {"constant is known": np.asarray(False)})
-    if worst is None or best is None:
-        raise ParameterError("worst and best must be given with variant='corrected'")
-    low = probabilities("worst", worst, above_zero=True)
-    high = probabilities("best", best, above_zero=True)
-    at_most("worst", low, "best", high)
-    conditions: dict[str, NDArray[np.bool_]] = {}
+    low, high = worst_and_best(worst, best)
+    conditions: dict[str, Flags] = {}
     if wrong is None:
-        lemma = wrong_rounds(
-            channels, horizon, segments, known=known, gap=gap, constant=constant, variant=variant
-        )
+        lemma = wrong_rounds(channels, horizon, segments, known=known, gap=gap, constant=constant)
         missed = clients * lemma.value
-        conditions = {
-            **lemma.conditions,
-            "same order as the oracle within the set": np.asarray(clients == 1),
-        }
+        same_order = {"same order as the oracle within the set": np.asarray(clients == 1)}
+        conditions = {**lemma.conditions, **same_order}
     else:
         missed = positive_numbers("wrong", wrong, or_zero=True)
     value = (1.0 - low) / high * (age_cutoff(horizon, low) * missed + clients / low)
