@@ -1,66 +1,70 @@
-"""What an experiment is: pieces to compute, claims to check, and how to reproduce one.
+"""What an experiment is, how one is reproduced, and how its claims are judged.
 
-An experiment is a module with three functions. `pieces` says what to compute, each piece a file
-of its own, so a long experiment can be interrupted and continued; `claims` compares what was found
-with what the paper says; the pictures are drawn from the same files by `freshband.reporting`.
+Adding an experiment is adding a file here, or a file of one's own that ``--import`` names: a class,
+registered under its name, that says what to compute, what is claimed and what to draw. The command
+line, the page *Reproduction*, its pictures and the tests follow from the registration.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import importlib
 import json
 import math
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import StrEnum
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, cast
 
 import numpy as np
-import xarray as xr
 from numpy.typing import ArrayLike
 
-from freshband.errors import FileError, UnknownNameError, nearest, shown
-from freshband.files import check_writable, replacing
+from freshband.errors import FileError, ParameterError
+from freshband.experiments.pictures import Picture, SimulatedCurves
+from freshband.files import check_writable, write_whole
+from freshband.registry import Registry
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = [
-    "EXPERIMENTS",
+    "COMMANDS",
     "Claim",
     "Experiment",
     "Machine",
     "Piece",
+    "Results",
     "Scale",
-    "find_experiment",
+    "experiment_names",
+    "find_verdicts",
     "judge",
     "judge_order",
     "load_pieces",
+    "register",
+    "registry",
     "reproduce",
 ]
 
-EXPERIMENTS: Final = ("fig2a", "fig2b", "fig2c", "fig3", "fig4", "rules", "parts")
-
+Scale = Literal["quick", "full"]
 Verdict = Literal["reproduced", "exceeded", "not reproduced", "holds", "does not hold"]
+Results = Mapping[str, "xr.Dataset"]
+Draw = Callable[[Any, Results], Picture | SimulatedCurves]
+
+_FORMATS: Final = ("freshband simulation 1", "freshband comparison 1")
+COMMANDS: Final = ("all", "choice", "page")  # what else ``freshband reproduce`` takes
+_VERDICTS: Final = re.compile(r"(?P<name>.+)-(?P<scale>quick|full)\.json")
 
 
-class Scale(StrEnum):
-    """How large: ``quick`` runs anywhere in minutes, ``full`` is the paper's setting."""
-
-    quick = "quick"
-    full = "full"
-
-
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Machine:
     """Where a piece is computed; nothing of it belongs to the result.
 
     Attributes
     ----------
-    device : str, default "auto"
-        For training: ``"auto"``, ``"cpu"``, ``"cuda"`` …
-    precision : str, default "auto"
-        Of training, as in `freshband.federated.Training`.
+    device, precision : str, default "auto"
+        Where and how to train, as in `freshband.federated.Training`.
     data_dir : Path, optional
-        Folder that holds a folder for each data set, ``cifar10`` and ``cifar100``; by default they
+        Folder that holds one folder per data set, ``cifar10`` and ``cifar100``; by default they
         are downloaded.
     backend, address
         As in `freshband.simulate`.
@@ -75,50 +79,49 @@ class Machine:
     address: str | None = None
     progress: bool = True
 
+    @property
+    def where(self) -> dict[str, Any]:
+        """The arguments of `simulate` and `compare` that say where runs are computed."""
+        return {name: getattr(self, name) for name in ("backend", "address", "progress")}
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclass(frozen=True)
 class Piece:
-    """Something to compute that fits into one file.
+    """A simulation or a comparison that is computed and kept as one file.
 
     Attributes
     ----------
     key : str
         Name of the file, without its ending.
     config : mapping
-        What it is made with; a file made otherwise is not mistaken for it.
+        The settings it is made with; a file made with others is refused.
     make : callable
         ``make(machine)`` computes it.
-    save, load : callable
-        Write it to a path, read it from one.
     """
 
     key: str
     config: Mapping[str, Any]
     make: Callable[[Machine], xr.Dataset]
-    save: Callable[[xr.Dataset, Path], None]
-    load: Callable[[Path], xr.Dataset]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Claim:
-    """One statement of the paper, and what became of it.
+    """A statement, and what became of it.
 
     Attributes
     ----------
     what : str
         The statement.
     paper : str
-        What the paper has, "-" where it gives no number.
-    ours : float
-        What was measured.
-    error : float
-        Its standard error; NaN where there is none.
+        What the paper has; "-" where the statement is not the paper's.
+    ours, error : float
+        The mean that was measured and its standard error, NaN where there is none.
     unit : str
-        Such as ``"%"``.
+        Unit of ``ours``, such as ``"%"``.
     verdict : {"reproduced", "exceeded", "not reproduced", "holds", "does not hold"}
         The last two are of statements that are not the paper's.
     why : str
-        What explains the verdict.
+        Further measured values beside the verdict.
     """
 
     what: str
@@ -130,45 +133,135 @@ class Claim:
     why: str = ""
 
 
-class Experiment(Protocol):
-    """What a module of this package provides."""
+@dataclass(frozen=True)
+class Experiment(ABC):
+    """A question, what is computed to answer it, what is claimed, and what is drawn.
 
-    TITLE: str
+    A subclass is a frozen dataclass. Its fields are sizes, such as the number of runs: their
+    defaults are those of the scale ``full``, and ``quick`` replaces some of them.
 
-    def pieces(self, scale: Scale) -> Sequence[Piece]:
-        """Return what has to be computed."""
-        ...
+    Attributes
+    ----------
+    title, question : str
+        What the experiment shows, and the question it answers, in one line each.
+    part : str
+        What the page puts before the title, such as ``"Fig. 3"``.
+    order : int
+        Place on the page and in ``freshband reproduce all``; equal places are sorted by name.
+    extras : tuple of str
+        Extras of the package that have to be installed.
+    time : mapping of str to str
+        How long each scale takes, roughly.
+    quick : mapping of str to object
+        Sizes at the scale ``quick``.
+    figures : mapping of str to callable
+        ``figure(experiment, results)`` for each picture, by the name of its file.
+    scale : {"full", "quick"}
+        The scale, which is part of file names.
+    """
 
-    def claims(self, results: Mapping[str, xr.Dataset], scale: Scale) -> Sequence[Claim]:
-        """Compare the pieces, by key, with the paper."""
-        ...
+    title: ClassVar[str]
+    question: ClassVar[str]
+    part: ClassVar[str] = ""
+    order: ClassVar[int] = 100
+    extras: ClassVar[tuple[str, ...]] = ()
+    time: ClassVar[Mapping[str, str]] = {}
+    quick: ClassVar[Mapping[str, Any]] = {}
+    figures: ClassVar[Mapping[str, Draw]] = {}
+
+    scale: Scale = "full"
+
+    @abstractmethod
+    def pieces(self) -> Sequence[Piece]:
+        """Return what has to be computed, one file each."""
+
+    @abstractmethod
+    def claims(self, results: Results) -> Sequence[Claim]:
+        """Judge the claims from the pieces, which are given by key."""
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """Names of the data sets that the pieces are trained on."""
+        return ()
+
+    @property
+    def name(self) -> str:
+        """Name under which the class is registered."""
+        return registry.name_of(type(self)) or type(self).__name__.lower()
+
+    @property
+    def verdicts(self) -> str:
+        """Name of the file with the verdicts."""
+        return f"{self.name}-{self.scale}.json"
+
+    @classmethod
+    def at(cls, scale: Scale) -> Self:
+        """Return the experiment in one of its two sizes."""
+        return cls(scale=scale, **(cls.quick if scale == "quick" else {}))
+
+    @classmethod
+    def needs(cls) -> str:
+        """Return in words which extras, data sets and time the experiment needs."""
+        parts = [f"extra {extra}" for extra in cls.extras]
+        for each in (cls.at("quick"), cls.at("full")):
+            told = [*each.datasets, *filter(None, [cls.time.get(each.scale)])]
+            parts += [f"{each.scale}: {', '.join(told)}"] if told else []
+        return "; ".join(parts)
 
 
-def find_experiment(name: str) -> Experiment:
-    """Return an experiment by the name of its figure.
+registry: Registry[type[Experiment]] = Registry(
+    "experiment",
+    "freshband.experiments",
+    needs={"title": "what it shows, in one line", "question": "what it answers, in one line"},
+)
+
+
+def register(name: str) -> Callable[[type[Experiment]], type[Experiment]]:
+    """Return a decorator that registers an experiment under a name."""
+
+    def enter(experiment: type[Experiment]) -> type[Experiment]:
+        if name in COMMANDS:
+            raise ParameterError(f"no experiment can be called {name!r}: that is a command")
+        experiment.at("quick")  # what is incomplete fails here, not when it is asked for
+        return registry.register(name)(experiment)
+
+    return enter
+
+
+def experiment_names() -> list[str]:
+    """Return the names of all experiments in their order.
 
     Examples
     --------
-    >>> find_experiment("fig2b").TITLE
-    'GLR-CUCB: regret by number of breakpoints'
+    >>> experiment_names()[:3]
+    ['fig2a', 'fig2b', 'fig2c']
     """
-    if name not in EXPERIMENTS:
-        hint = nearest(str(name), [*EXPERIMENTS, "all"])
-        raise UnknownNameError(f"unknown experiment {shown(name)}; {hint}")
-    return cast(Experiment, importlib.import_module(f"freshband.experiments.{name}"))
+    return sorted(registry, key=lambda name: (registry[name].order, name))
+
+
+def find_verdicts(file: str) -> Experiment | None:
+    """Return the experiment whose verdicts are in a file of this name; None if there is none.
+
+    Examples
+    --------
+    >>> find_verdicts("fig2a-quick.json").part, find_verdicts("package.json")
+    ('Fig. 2a', None)
+    """
+    found = _VERDICTS.fullmatch(file)
+    if found is None or found["name"] not in registry:
+        return None
+    return registry[found["name"]].at(cast(Scale, found["scale"]))
 
 
 def reproduce(
-    name: str, scale: Scale, folder: Path, machine: Machine | None = None
+    experiment: Experiment, folder: Path, machine: Machine | None = None
 ) -> Iterator[tuple[Piece, bool]]:
-    """Compute what is missing of an experiment, piece by piece, then write its claims.
+    """Compute what is missing of an experiment, piece by piece, then write its verdicts.
 
     Parameters
     ----------
-    name : str
-        One of `EXPERIMENTS`.
-    scale : Scale
-        ``quick`` or ``full``.
+    experiment : Experiment
+        Such as ``registry["fig2a"].at("quick")``.
     folder : Path
         Where the files are; those that are there already are not computed again.
     machine : Machine, optional
@@ -179,25 +272,25 @@ def reproduce(
     (Piece, bool)
         Each piece once its file is there, and whether it was there before.
     """
-    experiment = find_experiment(name)
-    for piece in experiment.pieces(scale):
+    from freshband.sealed import save_sealed  # xarray takes half a second: names are told sooner
+
+    for piece in experiment.pieces():
         path = check_writable(folder / f"{piece.key}.nc")
         known = path.exists()
         if known:
-            _check_made_so(piece, path)
+            _load(piece, path)
         else:
             result = piece.make(machine or Machine())
-            result = result.assign_attrs(experiment=json.dumps(dict(piece.config)))
-            piece.save(result, path)
+            if result.attrs.get("format") not in _FORMATS:
+                raise ParameterError(f"piece {piece.key!r} must be a result of simulate or compare")
+            save_sealed(result.assign_attrs(experiment=json.dumps(dict(piece.config))), path)
         yield piece, known
-    found = experiment.claims(load_pieces(name, scale, folder), scale)
-    with replacing(folder / f"{name}-{scale.value}.json") as scratch:
-        rows = [dataclasses.asdict(claim) for claim in found]
-        scratch.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    found = [asdict(claim) for claim in experiment.claims(load_pieces(experiment, folder))]
+    write_whole(folder / experiment.verdicts, (json.dumps(found, indent=1) + "\n").encode())
 
 
-def load_pieces(name: str, scale: Scale, folder: Path) -> dict[str, xr.Dataset]:
-    """Return all pieces of an experiment from their files.
+def load_pieces(experiment: Experiment, folder: Path) -> dict[str, xr.Dataset]:
+    """Return all pieces of an experiment from their files, by key.
 
     Raises
     ------
@@ -205,24 +298,29 @@ def load_pieces(name: str, scale: Scale, folder: Path) -> dict[str, xr.Dataset]:
         If one is missing, damaged, or was made with other settings.
     """
     results = {}
-    for piece in find_experiment(name).pieces(scale):
+    for piece in experiment.pieces():
         path = folder / f"{piece.key}.nc"
         if not path.exists():
             raise FileError(
-                f"{path} is not there yet: freshband reproduce {name} --scale {scale.value} "
-                f"--out {folder} makes it"
+                f"{path} is not there yet: freshband reproduce {experiment.name} --scale "
+                f"{experiment.scale} --out {folder} makes it"
             )
-        results[piece.key] = _check_made_so(piece, path)
+        results[piece.key] = _load(piece, path)
     return results
 
 
-def _check_made_so(piece: Piece, path: Path) -> xr.Dataset:
-    result = piece.load(path)
-    if json.loads(result.attrs.get("experiment", "null")) != json.loads(
-        json.dumps(dict(piece.config))
-    ):
+def _load(piece: Piece, path: Path) -> xr.Dataset:
+    from freshband.sealed import load_sealed
+
+    result = load_sealed(path, *_FORMATS)
+    if not same_settings(json.loads(result.attrs.get("experiment", "null")), piece.config):
         raise FileError(f"{path} was made with other settings: move it away, or use another --out")
     return result
+
+
+def same_settings(stored: Any, present: Mapping[str, Any]) -> bool:
+    """Whether the settings stored in a file are those of a piece."""
+    return bool(stored == json.loads(json.dumps(dict(present))))
 
 
 def judge(
@@ -242,9 +340,9 @@ def judge(
     what, paper, unit, why
         As in `Claim`.
     values : array_like
-        One value for each run.
+        One value per run.
     at_least, at_most : float
-        What the mean has to reach; one of the two.
+        The bound that the mean has to reach; one of the two is given.
 
     Examples
     --------
@@ -275,7 +373,7 @@ def judge_order(
     what, paper, unit, why
         As in `Claim`.
     differences : array_like
-        Of the two, run by run; positive is as claimed.
+        Differences run by run; positive is as claimed.
 
     Examples
     --------
