@@ -33,3 +33,12 @@ def test_settings_are_the_best_of_what_was_tried() -> None:
     assert len(places) == 4
     for place in places:
         assert OPEN[place] == best_of(trials, *place)
+
+
+def test_a_step_size_that_failed_is_not_trusted_on_either_air() -> None:
+    good = {"dataset": "cifar10", "air": "extreme", "local_steps": 5, "batch_size": 8}
+    tried = [{**good, "client_lr": lr, "accuracy": lr} for lr in (0.3, 0.4)]
+    assert best_of(tried, "cifar10", "extreme")["client_lr"] == 0.4
+    failed = {**good, "air": "piecewise", "client_lr": 0.4, "accuracy": 0.1}
+    assert best_of([*tried, failed], "cifar10", "extreme")["client_lr"] == 0.3
+    assert best_of([failed], "cifar10", "piecewise")["client_lr"] == 0.4  # nothing better so far

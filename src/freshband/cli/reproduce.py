@@ -115,50 +115,52 @@ def reproduce(
       freshband reproduce fig3 --scale full --device cuda --data-dir data --pieces 4
     """
     from freshband.experiments.base import Machine, experiment_names, registry
-    from freshband.experiments.base import reproduce as compute
 
-    if name not in (known := _names("")):
-        raise UnknownNameError(f"unknown experiment {shown(name)}; {nearest(name, known)}")
+    if name not in _names(""):
+        raise UnknownNameError(f"unknown experiment {shown(name)}; {nearest(name, _names(''))}")
     machine = Machine(device, precision, data_dir, backend.value, address, progress=not quiet)
     if name == "page":
         _write_page(out)
         return
-    if name == "choice":
+    chosen = experiment_names() if name == "all" else [name]
+    if name == "choice" or any("train" in registry[each].extras for each in chosen):
         need_extra()
+    if name == "choice":
         choose(out, machine, pieces, output)
         return
-    chosen = experiment_names() if name == "all" else [name]
-    experiments = [registry[each].at(scale.value) for each in chosen]
-    if any("train" in experiment.extras for experiment in experiments):
-        need_extra()
-    left = pieces
-    for experiment in experiments:
-        for piece, known_before in compute(experiment, out, machine):
-            if not quiet:
-                typer.echo(f"{'kept' if known_before else 'made'} {piece.key}", err=True)
-            left = left - 1 if left is not None and not known_before else left
-            if left == 0:
-                typer.echo("stopped as asked; call again to go on", err=True)
-                return
-        _draw(experiment, out)
-    found = {
-        each.name: json.loads((out / each.verdicts).read_text("utf-8")) for each in experiments
-    }
+    found: dict[str, Any] = {}
+    for experiment in (registry[each].at(scale.value) for each in chosen):
+        pieces = _compute(experiment, out, machine, pieces)
+        if pieces == 0:
+            typer.echo("stopped as asked; call again to go on", err=True)
+            return
+        verdicts = (out / experiment.verdicts).read_text(encoding="utf-8")
+        found[experiment.name] = json.loads(verdicts)
     if output is Format.json:
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
     else:
         _print_verdicts(found, out)
 
 
-def _draw(experiment: Experiment, folder: Path) -> None:
-    from freshband.experiments.base import load_pieces
+def _compute(
+    experiment: Experiment, folder: Path, machine: Machine, pieces: int | None
+) -> int | None:
+    """Compute and draw an experiment; return how many pieces may still be computed."""
+    from freshband.experiments.base import load_pieces, reproduce
     from freshband.reporting.curves import save_figure
     from freshband.reporting.figures import draw_picture
 
+    for piece, known in reproduce(experiment, folder, machine):
+        if machine.progress:
+            typer.echo(f"{'kept' if known else 'made'} {piece.key}", err=True)
+        pieces = pieces - 1 if pieces is not None and not known else pieces
+        if pieces == 0:
+            return 0
     results = load_pieces(experiment, folder)
     for shown_as, picture in experiment.figures.items():
         drawn = draw_picture(picture(experiment, results))
         save_figure(drawn, folder / f"{shown_as}-{experiment.scale}.png")
+    return pieces
 
 
 def _write_page(folder: Path) -> None:
@@ -177,15 +179,18 @@ def choose(
     from freshband.experiments.choice import best_of, read_trials, try_all
 
     for trial in islice(try_all(folder, machine, **search), trials):
-        typer.echo(", ".join(f"{name} {value}" for name, value in trial.items()), err=True)
+        typer.echo(_listed(trial), err=True)
     known = read_trials(folder)
     places = dict.fromkeys((trial["dataset"], trial["air"]) for trial in known)
     found = {", ".join(place): best_of(known, *place) for place in places}
     if output is Format.json:
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
     else:
-        for what, best in found.items():
-            typer.echo(f"{what}: " + ", ".join(f"{name} {value}" for name, value in best.items()))
+        typer.echo("\n".join(f"{place}: {_listed(best)}" for place, best in found.items()))
+
+
+def _listed(settings: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in settings.items())
 
 
 def _print_verdicts(found: dict[str, Any], out: Path) -> None:
@@ -201,9 +206,7 @@ def _print_verdicts(found: dict[str, Any], out: Path) -> None:
             table.add_column(heading, overflow="fold")
         for claim in claims:
             colour = "red" if "not" in claim["verdict"].split() else "green"
-            verdict = f"[{colour}]{claim['verdict']}[/]"
-            table.add_row(
-                claim["what"], claim["paper"], written_measure(claim), verdict, claim["why"]
-            )
+            verdict, measured = f"[{colour}]{claim['verdict']}[/]", written_measure(claim)
+            table.add_row(claim["what"], claim["paper"], measured, verdict, claim["why"])
         console.print(table)
     console.print(f"results, pictures and verdicts are in {out}", highlight=False)

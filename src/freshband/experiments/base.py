@@ -57,24 +57,11 @@ _VERDICTS: Final = re.compile(r"(?P<name>.+)-(?P<scale>quick|full)\.json")
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a piece is computed; nothing of it belongs to the result.
-
-    Attributes
-    ----------
-    device, precision : str, default "auto"
-        Where and how to train, as in `freshband.federated.Training`.
-    data_dir : Path, optional
-        Folder that holds one folder per data set, ``cifar10`` and ``cifar100``; by default they
-        are downloaded.
-    backend, address
-        As in `freshband.simulate`.
-    progress : bool, default True
-        Show progress on stderr if it is a terminal.
-    """
+    """Where a piece is computed; nothing of it belongs to the result."""
 
     device: str = "auto"
     precision: str = "auto"
-    data_dir: Path | None = None
+    data_dir: Path | None = None  # holds cifar10/ and cifar100/; by default they are downloaded
     backend: Literal["threads", "ray"] = "threads"
     address: str | None = None
     progress: bool = True
@@ -87,50 +74,24 @@ class Machine:
 
 @dataclass(frozen=True)
 class Piece:
-    """A simulation or a comparison that is computed and kept as one file.
+    """A simulation or a comparison that is computed and kept as one file."""
 
-    Attributes
-    ----------
-    key : str
-        Name of the file, without its ending.
-    config : mapping
-        The settings it is made with; a file made with others is refused.
-    make : callable
-        ``make(machine)`` computes it.
-    """
-
-    key: str
-    config: Mapping[str, Any]
+    key: str  # name of the file, without its ending
+    config: Mapping[str, Any]  # what it is made with; a file made with other settings is refused
     make: Callable[[Machine], xr.Dataset]
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement, and what became of it.
-
-    Attributes
-    ----------
-    what : str
-        The statement.
-    paper : str
-        What the paper has; "-" where the statement is not the paper's.
-    ours, error : float
-        The mean that was measured and its standard error, NaN where there is none.
-    unit : str
-        Unit of ``ours``, such as ``"%"``.
-    verdict : {"reproduced", "exceeded", "not reproduced", "holds", "does not hold"}
-        The last two are of statements that are not the paper's.
-    why : str
-        Further measured values beside the verdict.
-    """
+    """A statement, and what became of it."""
 
     what: str
-    paper: str
-    ours: float
-    error: float
+    paper: str  # "-" where the statement is not the paper's
+    ours: float  # the mean that was measured
+    error: float  # its standard error; NaN where there is none
     unit: str
     verdict: Verdict
-    why: str = ""
+    why: str = ""  # further measured values beside the verdict
 
 
 @dataclass(frozen=True)
@@ -229,24 +190,12 @@ def register(name: str) -> Callable[[type[Experiment]], type[Experiment]]:
 
 
 def experiment_names() -> list[str]:
-    """Return the names of all experiments in their order.
-
-    Examples
-    --------
-    >>> experiment_names()[:3]
-    ['fig2a', 'fig2b', 'fig2c']
-    """
+    """Return the names of all experiments in their order."""
     return sorted(registry, key=lambda name: (registry[name].order, name))
 
 
 def find_verdicts(file: str) -> Experiment | None:
-    """Return the experiment whose verdicts are in a file of this name; None if there is none.
-
-    Examples
-    --------
-    >>> find_verdicts("fig2a-quick.json").part, find_verdicts("package.json")
-    ('Fig. 2a', None)
-    """
+    """Return the experiment whose verdicts are in a file of this name; None if there is none."""
     found = _VERDICTS.fullmatch(file)
     if found is None or found["name"] not in registry:
         return None
@@ -256,21 +205,9 @@ def find_verdicts(file: str) -> Experiment | None:
 def reproduce(
     experiment: Experiment, folder: Path, machine: Machine | None = None
 ) -> Iterator[tuple[Piece, bool]]:
-    """Compute what is missing of an experiment, piece by piece, then write its verdicts.
+    """Compute what is missing of an experiment in a folder, then write its verdicts there.
 
-    Parameters
-    ----------
-    experiment : Experiment
-        Such as ``registry["fig2a"].at("quick")``.
-    folder : Path
-        Where the files are; those that are there already are not computed again.
-    machine : Machine, optional
-        Where to compute.
-
-    Yields
-    ------
-    (Piece, bool)
-        Each piece once its file is there, and whether it was there before.
+    Yields each piece once its file is there, and whether it was there before.
     """
     from freshband.sealed import save_sealed  # xarray takes half a second: names are told sooner
 
@@ -290,13 +227,7 @@ def reproduce(
 
 
 def load_pieces(experiment: Experiment, folder: Path) -> dict[str, xr.Dataset]:
-    """Return all pieces of an experiment from their files, by key.
-
-    Raises
-    ------
-    FileError
-        If one is missing, damaged, or was made with other settings.
-    """
+    """Return all pieces by key, or raise `FileError` if one is missing or made otherwise."""
     results = {}
     for piece in experiment.pieces():
         path = folder / f"{piece.key}.nc"

@@ -57,20 +57,7 @@ def read_trials(folder: Path) -> list[Trial]:
 
 
 def best_of(trials: Sequence[Trial], dataset: str, air: str) -> dict[str, Any]:
-    """Return the most accurate settings tried for a data set on an air.
-
-    Examples
-    --------
-    >>> good = {"dataset": "cifar10", "air": "extreme", "local_steps": 5, "batch_size": 8}
-    >>> tried = [{**good, "client_lr": lr, "accuracy": lr} for lr in (0.3, 0.4)]
-    >>> best_of(tried, "cifar10", "extreme")["client_lr"]
-    0.4
-    >>> failed = {**good, "air": "piecewise", "client_lr": 0.4, "accuracy": 0.1}
-    >>> best_of([*tried, failed], "cifar10", "extreme")["client_lr"]
-    0.3
-    >>> best_of([failed], "cifar10", "piecewise")["client_lr"]  # nothing better so far
-    0.4
-    """
+    """Return the most accurate settings tried for a data set on an air."""
     mine = [trial for trial in trials if trial["dataset"] == dataset]
     least = _UNLEARNED.get(dataset, 0.0)
     failed = {trial["client_lr"] for trial in mine if trial["accuracy"] < least}

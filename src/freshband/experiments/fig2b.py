@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, final
+from typing import ClassVar, Final, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from freshband.experiments.base import Claim, Experiment, Piece, Results, judge_order, register
 from freshband.experiments.pictures import Picture, Series
-from freshband.experiments.simulated import (
-    FIG2,
-    judge_growth,
-    regret_of,
-    regret_picture,
-    simulation_piece,
-)
-
-if TYPE_CHECKING:
-    import xarray as xr
+from freshband.experiments.simulated import fig2_piece, judge_growth, regret_of, regret_picture
 
 __all__ = ["Fig2b"]
 
@@ -41,9 +33,7 @@ class Fig2b(Experiment):
     """
 
     title = "GLR-CUCB: regret by number of breakpoints"
-    question = (
-        "Does regret grow with the number of breakpoints, and does it help to know that number?"
-    )
+    question = "Does regret grow with the number of breakpoints, and does knowing it help?"
     part = "Fig. 2b"
     order = 1
     time: ClassVar = {"quick": "seconds", "full": "4 minutes on a CPU"}
@@ -59,9 +49,8 @@ class Fig2b(Experiment):
     def _piece(self, count: int, told: str) -> Piece:
         names = _POLICIES[told]
         options = {"alpha": "besson", "n_segments": count + 1}
-        return simulation_piece(
+        return fig2_piece(
             self._key(count, told),
-            **FIG2,
             channel_options={"n_breakpoints": count},
             policies=list(names),
             policy_options={name: options for name in names if told == "known"},
@@ -72,38 +61,31 @@ class Fig2b(Experiment):
     def _key(self, count: int, told: str) -> str:
         return f"breakpoints-{self.scale}-{count:02}-{told}"
 
-    def _select(self, results: Results, told: str) -> list[xr.Dataset]:
-        return [results[self._key(count, told)] for count in self.counts]
+    def _regret(self, results: Results, policy: str, told: str) -> NDArray[np.float64]:
+        return regret_of([results[self._key(count, told)] for count in self.counts], policy)
 
     def claims(self, results: Results) -> Sequence[Claim]:
         """Judge whether regret grows with the breakpoints, and whether knowing them helps."""
         found = []
         counts = np.array(self.counts)
-        unknown, known = (self._select(results, told) for told in ("unknown", "known"))
         for policy in _POLICIES["unknown"]:
-            regret = regret_of(unknown, policy)
+            regret = self._regret(results, policy, "unknown")
             what = f"{policy}: regret grows with each breakpoint"
             found.append(judge_growth(what, counts, regret, [str(c) for c in counts], "regret"))
             if policy in _TOLD:
-                gain = (regret - regret_of(known, policy))[counts > 0].mean(axis=0)
+                gain = (regret - self._regret(results, policy, "known"))[counts > 0].mean(axis=0)
                 what = f"{policy}: knowing the number of breakpoints helps"
                 why = "mean over all numbers of breakpoints"
                 found.append(judge_order(what, "helps", gain, unit="regret", why=why))
         return found
 
     def _picture(self, results: Results) -> Picture:
-        series = [
-            Series(
-                f"{policy}, number {told}",
-                np.array(self.counts),
-                regret_of(self._select(results, told), policy),
-                colour,
-                _LINES[told],
-            )
-            for colour, policy in enumerate(_POLICIES["unknown"])
-            for told in _POLICIES
-            if policy in _POLICIES[told]
-        ]
+        series = []
+        for colour, policy in enumerate(_POLICIES["unknown"]):
+            for told in ("unknown", "known") if policy in _TOLD else ("unknown",):
+                regret = self._regret(results, policy, told)
+                label, line = f"{policy}, number {told}", _LINES[told]
+                series.append(Series(label, np.array(self.counts), regret, colour, line))
         return regret_picture(series, "breakpoints in 20,000 rounds")
 
     figures: ClassVar = {"regret-by-breakpoints": _picture}

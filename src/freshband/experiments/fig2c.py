@@ -11,13 +11,7 @@ import numpy as np
 
 from freshband.experiments.base import Claim, Experiment, Piece, Results, register
 from freshband.experiments.pictures import Picture, Series
-from freshband.experiments.simulated import (
-    FIG2,
-    judge_growth,
-    regret_of,
-    regret_picture,
-    simulation_piece,
-)
+from freshband.experiments.simulated import fig2_piece, judge_growth, regret_of, regret_picture
 
 __all__ = ["Fig2c"]
 
@@ -48,9 +42,8 @@ class Fig2c(Experiment):
     def pieces(self) -> Sequence[Piece]:
         """Return a simulation per number of channels."""
         return [
-            simulation_piece(
+            fig2_piece(
                 f"channel-sets-{self.scale}-{n_channels}",
-                **FIG2,
                 channel_options={"n_channels": n_channels, "n_breakpoints": 0},
                 policies=list(_POLICIES),
                 runs=self.runs,

@@ -67,11 +67,9 @@ class Fig4(Trained):
 
     How far channels can be learned depends on how fast they change, which the paper does not say of
     its extreme air. So the ages alone are simulated too, with many runs: on the piecewise air, on
-    six channels from still ones to means that last five rounds, and under jammers. Shown are the
-    printed learner, ours, and an oracle that knows the means.
+    six channels from still ones to means that last five rounds, and under jammers.
 
-    **Deviations.** The formula of the cumulative variance is our reading (E18). Ages under random
-    scheduling do not depend on the data set, so claims use the first one only.
+    **Deviations.** The formula of the cumulative variance is our reading (E18).
     """
 
     title = "Cumulative AoI variance over rounds"

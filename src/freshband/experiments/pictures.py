@@ -17,18 +17,10 @@ __all__ = ["Panel", "Picture", "Series", "SimulatedCurves"]
 
 @dataclass(frozen=True)
 class Series:
-    """Values under one label; means over runs are drawn, with their standard errors.
+    """Values at positions x, one row per position and one column per run.
 
-    Attributes
-    ----------
-    x : array, shape (P,)
-        Positions on the axis.
-    values : float array, shape (P, runs)
-        One value per position and run.
-    colour : int, default 0
-        Place in the palette.
-    line : str, default "-"
-        Matplotlib's line style.
+    Means over runs are drawn with their standard errors. ``colour`` is a place in the palette,
+    ``line`` a line style of Matplotlib.
     """
 
     label: str
@@ -40,16 +32,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes.
+    """One pair of axes: lines with bands, points on lines, bars side by side, or named rows.
 
-    Attributes
-    ----------
-    kind : {"curves", "points", "bars", "rows"}
-        Lines with bands, points on lines, bars side by side, or points in named rows.
-    ticks : sequence of (float, str)
-        Named positions, on the y axis of ``rows`` and else on the x axis.
-    percent : bool, default False
-        Write shares on the y axis as percentages.
+    ``ticks`` are named positions, on the y axis of ``rows`` and else on the x axis. With
+    ``percent`` shares on the y axis are written as percentages.
     """
 
     kind: Literal["curves", "points", "bars", "rows"]

@@ -46,12 +46,11 @@ class Rules(Trained):
     Three changes to the paper's round are tried alone and together. With ``fixed`` an update counts
     with its own weight, whoever else is heard; an ``eager`` client goes on training while its
     update waits to get through; with ``average`` the server hands out a mean of its recent models.
-    None depends on the scheduler, so they are compared under random scheduling, in runs that no
-    figure shows: Figs. 3 and 4 use the best rule without having selected it.
+    The runs are ones that no figure shows, so Figs. 3 and 4 are not biased by the choice.
 
     Eager clients work almost twice as much, so the best rule is also compared with two other ways
-    to spend that work: ``fedavg``, where every client receives the model and trains in every round
-    and lost updates are thrown away, and ``longer``, the paper's round with twice the local steps.
+    to spend that work: ``fedavg``, where every client trains in every round and lost updates are
+    thrown away, and ``longer``, the paper's round with twice the local steps.
     """
 
     title = "What to do about lost updates"

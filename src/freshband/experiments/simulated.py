@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,7 @@ from freshband.experiments.pictures import Panel, Picture, Series
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["FIG2", "judge_growth", "regret_of", "regret_picture", "simulation_piece"]
-
-# What the three parts of Fig. 2 have in common.
-FIG2: Final = {"channels": "fig2", "clients": 2, "rounds": 20_000, "seed": 0}
+__all__ = ["fig2_piece", "judge_growth", "regret_of", "regret_picture", "simulation_piece"]
 
 
 def simulation_piece(key: str, **request: Any) -> Piece:
@@ -29,6 +26,11 @@ def simulation_piece(key: str, **request: Any) -> Piece:
         return _thin(simulate(**request, **machine.where))
 
     return Piece(key, request, make)
+
+
+def fig2_piece(key: str, **request: Any) -> Piece:
+    """Return a simulation with what the three parts of Fig. 2 have in common."""
+    return simulation_piece(key, channels="fig2", clients=2, rounds=20_000, seed=0, **request)
 
 
 def _thin(result: xr.Dataset) -> xr.Dataset:

@@ -187,12 +187,6 @@ def needed_rounds(accuracy: NDArray[np.float64], base: NDArray[np.float64]) -> l
     Accuracies have the shape (runs, rounds) and are NaN where nobody looked. They are smoothed over
     five looks at the test set, so that one lucky look counts neither for nor against; a run that
     never gets there is counted with its last round.
-
-    Examples
-    --------
-    >>> slow = np.arange(1.0, 101.0)[None]
-    >>> needed_rounds(np.minimum(2 * slow, 150), slow)
-    [0.51]
     """
     looks = np.flatnonzero(~np.isnan(base[0]))
     at = 1 + looks[_LOOKS - 1 :]

@@ -19,15 +19,7 @@ _LEGEND = {"curves": {"fontsize": 7}, "bars": {"fontsize": 8, "ncols": 2}, "rows
 
 
 def draw_picture(picture: Picture | SimulatedCurves) -> Figure:
-    """Draw a picture of an experiment.
-
-    Examples
-    --------
-    >>> from freshband.experiments.pictures import Series
-    >>> series = Series("random", np.arange(3), np.array([[1.0, 2.0], [2.0, 3.0], [3.0, 5.0]]))
-    >>> len(draw_picture(Picture([Panel("points", [series])])).axes)
-    1
-    """
+    """Draw a picture of an experiment."""
     if isinstance(picture, SimulatedCurves):
         return draw_curves(picture.result, picture.measure, log=picture.log)
     columns = min(2, len(picture.panels))

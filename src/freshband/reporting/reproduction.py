@@ -20,13 +20,9 @@ __all__ = ["reproduction_page", "written_measure"]
 
 
 def reproduction_page(folder: Path) -> str:
-    """Return the page as Markdown.
+    """Return the page as Markdown; of an experiment's two scales the full one is preferred.
 
-    Parameters
-    ----------
-    folder : Path
-        With the files of ``freshband reproduce``; where both scales are there, the full one is
-        shown. Pictures are expected in a folder of the same name beside the page.
+    Pictures are expected in a folder of the same name beside the page.
     """
     parts = [_prose(folder, "introduction") or "# Reproduction\n"]
     for name in experiment_names():
@@ -121,15 +117,7 @@ def _row(claim: Mapping[str, Any]) -> str:
 
 
 def written_measure(claim: Mapping[str, Any]) -> str:
-    """Return what was measured with its standard error and unit.
-
-    Examples
-    --------
-    >>> written_measure({"ours": 18292.3, "error": 0.1234, "unit": "regret"})
-    '18,292 ± 0.123 regret'
-    >>> written_measure({"ours": -5.678, "error": math.nan, "unit": "%"})
-    '-5.68 %'
-    """
+    """Return what was measured with its standard error and unit."""
     kept = [value for value in (claim["ours"], claim["error"]) if not math.isnan(value)]
     return f"{' ± '.join(map(_written, kept))} {claim['unit']}"
 
