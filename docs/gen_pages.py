@@ -1,8 +1,8 @@
 """Write the pages that follow from the code: mkdocs runs this before it builds the site.
 
-One page for each registered scheduler, channel model, matching and experiment, a table of each kind, one page
-for each other module of the package, the commands' options and the changelog. A new file in
-``schedulers/`` gets its page here without a line of documentation besides its docstring.
+One page for each registered scheduler, channel model, matching and experiment, a table of each
+kind, one page for each other module of the package, the commands' options and the changelog. A new
+file in ``schedulers/`` gets its page here without a line of documentation besides its docstring.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ KINDS = (
         title="Experiments",
         module="freshband.experiments.base",
         intro="An experiment says what to compute, what is claimed and what to draw; "
-        "[Reproduction](../reproduction.md) shows what came out. One of your own is one file, "
-        "`freshband --import my_experiment.py reproduce oldest-first`:\n\n"
-        '```python\n--8<-- "examples/my_experiment.py"\n```',
+        "[Reproduction](../reproduction.md) shows what came out.\n\n"
+        '??? example "An experiment of your own is one file"\n\n'
+        '    ```python\n    --8<-- "examples/my_experiment.py"\n    ```',
         usage="freshband reproduce {name} --scale quick --out reproduction",
     ),
 )
