@@ -45,6 +45,16 @@ def test_the_command_line_follows_from_the_registration(shell: Shell) -> None:
         registry["fig2d"]
 
 
+def test_a_page_of_nothing_is_refused(shell: Shell) -> None:
+    told = "nothing holds neither verdicts nor trials of freshband reproduce"
+    assert shell.refuses("reproduce", "page", "--out", "nothing") == told
+    Path("damaged").mkdir()
+    Path("damaged/fig2a-full.json").write_text("[{")
+    told = "damaged/fig2a-full.json is damaged or not a result"
+    assert shell.refuses("reproduce", "page", "--out", "damaged") == told
+    assert not Path("damaged.md").exists()
+
+
 def test_names_can_be_completed() -> None:
     (command,) = [
         each for name, each in typer.main.get_command(app).commands.items() if name == "reproduce"

@@ -75,8 +75,8 @@ def _options(
         typer.Option(
             "--import",
             metavar="FILE.py",
-            help="Import a file first, and with it the schedulers, channel models and matchings "
-            "it registers; may be repeated.",
+            help="Import a file first, and with it the schedulers, channel models, matchings and "
+            "experiments it registers; may be repeated.",
         ),
     ] = None,
     version: Annotated[

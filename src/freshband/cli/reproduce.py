@@ -114,7 +114,7 @@ def reproduce(
 
       freshband reproduce fig3 --scale full --device cuda --data-dir data --pieces 4
     """
-    from freshband.experiments.base import Machine, experiment_names, registry
+    from freshband.experiments.base import Machine, experiment_names, read_rows, registry
 
     if name not in _names(""):
         raise UnknownNameError(f"unknown experiment {shown(name)}; {nearest(name, _names(''))}")
@@ -134,8 +134,7 @@ def reproduce(
         if pieces == 0:
             typer.echo("stopped as asked; call again to go on", err=True)
             return
-        verdicts = (out / experiment.verdicts).read_text(encoding="utf-8")
-        found[experiment.name] = json.loads(verdicts)
+        found[experiment.name] = read_rows(out / experiment.verdicts)
     if output is Format.json:
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
     else:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from freshband.errors import FileError, ParameterError
+from freshband.errors import FileError, ParameterError, reason
 from freshband.experiments.pictures import Picture, SimulatedCurves
 from freshband.files import check_writable, write_whole
 from freshband.registry import Registry
@@ -40,9 +40,11 @@ __all__ = [
     "judge",
     "judge_order",
     "load_pieces",
+    "read_rows",
     "register",
     "registry",
     "reproduce",
+    "same_settings",
 ]
 
 Scale = Literal["quick", "full"]
@@ -252,6 +254,19 @@ def _load(piece: Piece, path: Path) -> xr.Dataset:
 def same_settings(stored: Any, present: Mapping[str, Any]) -> bool:
     """Whether the settings stored in a file are those of a piece."""
     return bool(stored == json.loads(json.dumps(dict(present))))
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the verdicts or trials in a file of ``freshband reproduce``, or raise `FileError`."""
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {reason(error)}") from None
+    except ValueError:
+        raise FileError(f"{path} is damaged or not a result") from None
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise FileError(f"{path} holds neither verdicts nor trials of freshband reproduce")
+    return rows
 
 
 def judge(

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from freshband.experiments.base import Machine
+from freshband.experiments.base import Machine, read_rows
 from freshband.experiments.training import Place, on_machine, settings_of
 from freshband.files import check_writable, write_whole
 
@@ -53,7 +53,7 @@ GRID: Final[Grid] = {
 def read_trials(folder: Path) -> list[Trial]:
     """Return what was tried, each trial with its ``accuracy``, ``device`` and ``precision``."""
     path = folder / _FILE
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    return read_rows(path) if path.exists() else []
 
 
 def best_of(trials: Sequence[Trial], dataset: str, air: str) -> dict[str, Any]:

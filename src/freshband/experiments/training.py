@@ -160,8 +160,8 @@ class Trained(Experiment):
                 series.append(Series(label, 1 + np.flatnonzero(looks), values[:, looks].T, *style))
             settings = settings_of(place, **self.changes)
             size = f"M = {settings.clients}, N = {settings.build_channels().n_channels}"
-            y_label = {"accuracy": "test accuracy"}.get(measure, "cumulative AoI variance")
             percent = measure == "accuracy"
+            y_label = "test accuracy" if percent else "cumulative AoI variance"
             title = f"{', '.join(place)}: {size}"
             panels.append(Panel("curves", series, title, "round", y_label, percent=percent))
         return Picture(panels)

@@ -50,7 +50,7 @@ def _curves(axes: Axes, panel: Panel) -> None:
         if error is not None:
             axes.fill_between(each.x, mean - error, mean + error, color=colour, alpha=0.2, lw=0)
         axes.set_xlim(0, each.x[-1])
-    if not panel.percent:
+    if not panel.percent and all((each.values >= 0).all() for each in panel.series):
         axes.set_ylim(bottom=0)
 
 

@@ -13,7 +13,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from freshband.experiments.base import Experiment, experiment_names, load_pieces, registry
+from freshband.errors import FileError
+from freshband.experiments.base import (
+    Experiment,
+    experiment_names,
+    load_pieces,
+    read_rows,
+    registry,
+)
 from freshband.experiments.choice import best_of, read_trials
 
 __all__ = ["reproduction_page", "written_measure"]
@@ -32,6 +39,8 @@ def reproduction_page(folder: Path) -> str:
                 break
     if read_trials(folder):
         parts.append(_left_open(folder))
+    if len(parts) == 1:
+        raise FileError(f"{folder} holds neither verdicts nor trials of freshband reproduce")
     return "\n".join(filter(None, [*parts, _prose(folder, "deviations")]))
 
 
@@ -41,7 +50,7 @@ def _prose(folder: Path, name: str) -> str:
 
 
 def _section(experiment: Experiment, folder: Path) -> str:
-    claims = json.loads((folder / experiment.verdicts).read_text(encoding="utf-8"))
+    claims = read_rows(folder / experiment.verdicts)
     results = load_pieces(experiment, folder)
     made = [result.attrs for result in results.values()]
     seconds = sum(float(each["seconds"]) for each in made)

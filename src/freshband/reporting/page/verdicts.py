@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from freshband.errors import FileError, reason
-from freshband.experiments.base import Experiment, find_verdicts
+from freshband.errors import FileError
+from freshband.experiments.base import Experiment, find_verdicts, read_rows
 from freshband.reporting.page.markup import Html, number, table, tag
 from freshband.reporting.page.parts import Part, Picture
 from freshband.reporting.page.pictures import load_picture
@@ -47,14 +46,7 @@ def show_json(path: Path, title: str) -> Part:
     FileError
         If the file cannot be read or holds something else.
     """
-    try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {reason(error)}") from None
-    except ValueError:
-        raise FileError(f"{path} is damaged or not a result") from None
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise FileError(f"{path} holds neither verdicts nor trials of freshband reproduce")
+    rows = read_rows(path)
     shower = _show_verdicts if "verdict" in rows[0] else _show_trials
     return shower(rows, path, title)
 
