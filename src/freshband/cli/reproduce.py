@@ -49,7 +49,7 @@ class ReproduceCommand(Command):
 
 
 def _names(incomplete: str) -> list[str]:
-    """Return what can be reproduced and begins so."""
+    """Return the names that the command takes and that begin with a text."""
     from freshband.experiments.base import COMMANDS, experiment_names
 
     return [name for name in (*experiment_names(), *COMMANDS) if name.startswith(incomplete)]
@@ -78,7 +78,7 @@ def reproduce(
         str, typer.Option(help="Where to train: auto (a GPU if there is one), cpu, cuda.")
     ] = "auto",
     precision: Annotated[
-        str, typer.Option(help="Of products on a GPU: auto (tf32), float32, tf32 or bf16.")
+        str, typer.Option(help="Precision of products on a GPU: auto (tf32), float32, tf32, bf16.")
     ] = "auto",
     data_dir: Annotated[
         Path | None,
@@ -132,7 +132,7 @@ def reproduce(
     for experiment in (registry[each].at(scale.value) for each in chosen):
         pieces = _compute(experiment, out, machine, pieces)
         if pieces == 0:
-            typer.echo("stopped as asked; call again to go on", err=True)
+            typer.echo("stopped after this number of pieces; call again to continue", err=True)
             return
         found[experiment.name] = read_rows(out / experiment.verdicts)
     if output is Format.json:
@@ -174,7 +174,7 @@ def _write_page(folder: Path) -> None:
 def choose(
     folder: Path, machine: Machine, trials: int | None, output: Format, **search: Any
 ) -> None:
-    """Try settings that were not tried yet, at most so many, and print the best of all."""
+    """Try settings that were not tried yet, up to a number of trials, and print the best."""
     from freshband.experiments.choice import best_of, read_trials, try_all
 
     for trial in islice(try_all(folder, machine, **search), trials):

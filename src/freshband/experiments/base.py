@@ -229,7 +229,7 @@ def reproduce(
 
 
 def load_pieces(experiment: Experiment, folder: Path) -> dict[str, xr.Dataset]:
-    """Return all pieces by key, or raise `FileError` if one is missing or made otherwise."""
+    """Return all pieces by key; `FileError` if one is missing or was made with other settings."""
     results = {}
     for piece in experiment.pieces():
         path = folder / f"{piece.key}.nc"
@@ -319,7 +319,7 @@ def judge_order(
     what, paper, unit, why
         As in `Claim`.
     differences : array_like
-        Differences run by run; positive is as claimed.
+        One difference per run; positive ones support the claim.
 
     Examples
     --------

@@ -67,7 +67,7 @@ class Fig4(Trained):
 
     How far channels can be learned depends on how fast they change, which the paper does not say of
     its extreme air. So the ages alone are simulated too, with many runs: on the piecewise air, on
-    six channels from still ones to means that last five rounds, and under jammers.
+    six channels from still ones to means that last five rounds on average, and under jammers.
 
     **Deviations.** The formula of the cumulative variance is our reading (E18).
     """

@@ -91,7 +91,7 @@ class Rules(Trained):
         pairs = [(rule, "") for rule in self.rules[1:]] + [(best, rival) for rival in self.rivals]
         where, found = ", ".join(place), []
         for better, worse in pairs:
-            told = worse or better  # of which no other line tells what it costs
+            told = worse or better  # the one whose cost no other claim states
             work = _runs(told).longer * trained[told].mean() / trained[""].mean()
             rounds = np.mean(needed_rounds(accuracy[told], accuracy[""]))
             what = f"{where}: {_named(better)} above {_named(worse)} in the last 25 rounds"

@@ -25,9 +25,9 @@ __all__ = ["AIRS", "OPEN", "Place", "Runs", "Trained", "needed_rounds", "on_mach
 Place = tuple[str, str]  # a data set and an air, which is a channel environment
 Style = tuple[int, str]  # a place in the palette and a line
 
-AIRS: Final = {"piecewise": 20, "extreme": 4}  # with so many clients
+AIRS: Final = {"piecewise": 20, "extreme": 4}  # number of clients on each
 _LOOKS: Final = 5  # looks at the test set over which a curve is smoothed: 25 rounds
-_BY_POLICY: Final = {"served", "local_rounds"}  # the policy says so, or they have defaults
+_BY_POLICY: Final = {"served", "local_rounds"}  # set by a policy's rule, else at their defaults
 _BY_MACHINE: Final = {"device", "precision", "path", "workers"}
 
 # What the paper does not say (E20). CIFAR's settings were chosen by `freshband.experiments.choice`;
@@ -78,8 +78,8 @@ class Runs(NamedTuple):
 class Trained(Experiment):
     """An experiment that compares roles at places; each piece is all runs of one role.
 
-    ``changes`` are settings of `Training` that replace the study's. Experiments that train the same
-    at the same scale share files.
+    ``changes`` are settings of `Training` that replace the study's. Experiments of one scale that
+    train the same policy at the same place share its file.
     """
 
     extras = ("train",)
@@ -90,7 +90,7 @@ class Trained(Experiment):
 
     @abstractmethod
     def roles(self, place: Place) -> Mapping[str, Runs]:
-        """Return what is compared at a place, by what it is called there."""
+        """Return the runs that are compared at a place, by role."""
 
     @abstractmethod
     def claims_at(self, results: Results, place: Place) -> Sequence[Claim]:
@@ -148,7 +148,7 @@ class Trained(Experiment):
     def draw_curves(
         self, results: Results, measure: str, styles: Mapping[str, Style] | None = None
     ) -> Picture:
-        """Return a measure over rounds, a panel per place; ``styles`` are those of policies."""
+        """Return a measure over rounds, one panel per place; ``styles`` are given by policy."""
         panels = []
         for place in self.places:
             series = []

@@ -99,7 +99,7 @@ def _colour(place: int) -> str:
 def _mean_and_error(
     values: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-    """Return means over runs, the last axis, and standard errors, which one run has not."""
+    """Return means over runs, the last axis, and standard errors; None if there is one run."""
     runs = values.shape[-1]
     error = values.std(axis=-1, ddof=1) / math.sqrt(runs) if runs > 1 else None
     return values.mean(axis=-1), error
