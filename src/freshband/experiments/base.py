@@ -301,11 +301,7 @@ def judge(
         raise ValueError("a claim needs at_least or at_most")
     mean, error = _mean_and_error(values)
     beyond = mean - at_least if at_least is not None else cast(float, at_most) - mean
-    verdict: Verdict = "not reproduced"
-    if paper == "-":
-        verdict = "holds" if beyond >= 0 else "does not hold"
-    elif beyond >= 0:
-        verdict = "exceeded" if beyond > 2 * error else "reproduced"
+    verdict = _verdict(paper, reached=beyond >= 0, exceeded=beyond > 2 * error)
     return Claim(what, paper, mean, error, unit, verdict, why)
 
 
@@ -314,12 +310,8 @@ def judge_order(
 ) -> Claim:
     """Return a claim that something is larger, by more than two standard errors.
 
-    Parameters
-    ----------
-    what, paper, unit, why
-        As in `Claim`.
-    differences : array_like
-        One difference per run; positive ones support the claim.
+    ``differences`` has one value per run; positive ones support the claim. The rest is as in
+    `judge`.
 
     Examples
     --------
@@ -330,9 +322,15 @@ def judge_order(
     """
     mean, error = _mean_and_error(differences)
     clear = mean > 2 * error if not math.isnan(error) else mean > 0
+    return Claim(what, paper, mean, error, unit, _verdict(paper, reached=clear), why)
+
+
+def _verdict(paper: str, *, reached: bool, exceeded: bool = False) -> Verdict:
     if paper == "-":
-        return Claim(what, paper, mean, error, unit, "holds" if clear else "does not hold", why)
-    return Claim(what, paper, mean, error, unit, "reproduced" if clear else "not reproduced", why)
+        return "holds" if reached else "does not hold"
+    if not reached:
+        return "not reproduced"
+    return "exceeded" if exceeded else "reproduced"
 
 
 def _mean_and_error(values: ArrayLike) -> tuple[float, float]:
