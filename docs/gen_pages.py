@@ -1,8 +1,8 @@
 """Write the pages that follow from the code: mkdocs runs this before it builds the site.
 
-One page for each registered scheduler, channel model and matching, a table of each kind, one page
-for each other module of the package, the commands' options and the changelog. A new file in
-``schedulers/`` gets its page here without a line of documentation besides its docstring.
+One page for each registered scheduler, channel model, matching and experiment, a table of each
+kind, one page for each other module of the package, the commands' options and the changelog. A new
+file in ``schedulers/`` gets its page here without a line of documentation besides its docstring.
 """
 
 from __future__ import annotations
@@ -62,6 +62,16 @@ KINDS = (
         "a scheduler with a plus sign; without one the scheduler's own default applies.",
         usage="freshband simulate --channels piecewise --policies glr-cucb+{name} --clients 2",
     ),
+    Kind(
+        folder="experiments",
+        title="Experiments",
+        module="freshband.experiments.base",
+        intro="An experiment says what to compute, what is claimed and what to draw; "
+        "[Reproduction](../reproduction.md) shows what came out.\n\n"
+        '??? example "An experiment of your own is one file"\n\n'
+        '    ```python\n    --8<-- "examples/my_experiment.py"\n    ```',
+        usage="freshband reproduce {name} --scale quick --out reproduction",
+    ),
 )
 
 
@@ -108,6 +118,8 @@ def usage(kind: Kind, name: str, thing: Any, owner: Any) -> Iterator[str]:
     """Yield how a thing is typed, and its presets with their default matchings."""
     yield from ("```shell", kind.usage.format(name=name), "```", "")
     yield from ("```python", f"from {owner.__module__} import {owner.__qualname__}", "```", "")
+    if hasattr(thing, "needs"):
+        yield from (f"Needs {thing.needs()}.", "")
     presets = getattr(thing, "presets", None)
     if not isinstance(presets, Mapping) or not presets:
         return

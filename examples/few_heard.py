@@ -64,12 +64,12 @@ def main(runs: int = 4, rounds: int = 150) -> None:
 def summarise(path: str) -> None:
     """Print a table of the policies in the file of a comparison."""
     accuracy = load_comparison(path).accuracy
-    rounds, first = accuracy["round"].values, accuracy.isel(policy=0).values
+    first = accuracy.isel(policy=0).values
     print("| policy | accuracy in percent, mean over rounds | over the last 100 | rounds needed |")
     print("| --- | ---: | ---: | ---: |")
     for name, curves in zip(accuracy.policy.values, accuracy.values, strict=True):
         cells = [written(np.nanmean(part, axis=1)) for part in (curves, curves[:, -100:])]
-        needed = np.array(needed_rounds(rounds, curves, first))
+        needed = np.array(needed_rounds(curves, first))
         error = needed.std(ddof=1) / len(needed) ** 0.5
         print(f"| `{name}` | {' | '.join(cells)} | {needed.mean():.2f} ± {error:.2f} |")
 

@@ -54,7 +54,7 @@ app = typer.Typer(
 app.command("simulate", cls=Command)(simulate_command.simulate)
 app.command("train", cls=Command)(train_command.train)
 app.command("compare", cls=Command)(compare_command.compare)
-app.command("reproduce", cls=Command)(reproduce_command.reproduce)
+app.command("reproduce", cls=reproduce_command.ReproduceCommand)(reproduce_command.reproduce)
 app.command("report", cls=Command)(report_command.report)
 app.command("bounds", cls=Command)(bounds_command.bounds)
 app.command("show", cls=Command)(show_command.show)
@@ -75,8 +75,8 @@ def _options(
         typer.Option(
             "--import",
             metavar="FILE.py",
-            help="Import a file first, and with it the schedulers, channel models and matchings "
-            "it registers; may be repeated.",
+            help="Import a file first, and with it the schedulers, channel models, matchings and "
+            "experiments it registers; may be repeated.",
         ),
     ] = None,
     version: Annotated[

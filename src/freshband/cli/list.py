@@ -13,8 +13,9 @@ from freshband.errors import UnknownNameError, nearest
 
 __all__ = ["list_things"]
 
-# These need the extra for training; they are looked at only where somebody asks for them.
+# Most need the extra for training; they are looked at only where somebody asks for them.
 _OF_TRAINING = {
+    "experiments": "freshband.experiments.base",
     "datasets": "freshband.federated.data.base",
     "models": "freshband.federated.models.base",
     "partitions": "freshband.federated.partition.base",
@@ -25,8 +26,8 @@ def list_things(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="schedulers, channels, matchings, datasets, models, partitions, the name of one, "
-            "such as glr-cucb, or training for all settings of a run."
+            help="schedulers, channels, matchings, datasets, models, partitions, experiments, the "
+            "name of one, such as glr-cucb, or training for all settings of a run."
         ),
     ] = None,
 ) -> None:
@@ -69,8 +70,8 @@ def list_things(
                 console.print(_table(kind, registry))
         if name is None:
             console.print(
-                "Explain one: [bold]freshband list NAME[/bold]; also datasets, models, partitions "
-                "and training"
+                "Explain one: [bold]freshband list NAME[/bold]; also datasets, models, partitions, "
+                "experiments and training"
             )
         return
     found = [(kind, registry) for kind, registry in kinds.items() if name in registry]
@@ -124,3 +125,5 @@ def _explain(console: Any, kind: str, name: str, thing: Any) -> None:
     for preset, values in presets.items() if len(presets) > 1 else ():
         given = ", ".join(f"{key}={value!r}" for key, value in values.items())
         console.print(f"preset [bold]{name}:{preset}[/bold]  {escape(given) or 'the defaults'}")
+    if hasattr(thing, "needs"):
+        console.print(f"needs {thing.needs()}", highlight=False)

@@ -1,4 +1,4 @@
-"""``freshband reproduce``: the paper's figures, one command each."""
+"""``freshband reproduce``: experiments, one command each."""
 
 from __future__ import annotations
 
@@ -11,27 +11,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from freshband.cli.folding import Command
 from freshband.cli.settings import AddressOption, Format, Where, WhereOption
 from freshband.cli.training import need_extra
+from freshband.errors import UnknownNameError, nearest, shown
 
 if TYPE_CHECKING:
-    from freshband.experiments.base import Machine, Scale
+    import click
 
-__all__ = ["reproduce"]
+    from freshband.experiments.base import Experiment, Machine
 
+__all__ = ["ReproduceCommand", "choose", "reproduce"]
 
-class Figure(StrEnum):
-    """What can be reproduced."""
-
-    fig2a = "fig2a"
-    fig2b = "fig2b"
-    fig2c = "fig2c"
-    fig3 = "fig3"
-    fig4 = "fig4"
-    rules = "rules"
-    parts = "parts"
-    all = "all"
-    choice = "choice"
+_OTHERS = (
+    "all: every experiment; choice: settings of CIFAR that the paper leaves open; page: write "
+    "FOLDER.md from the files in FOLDER, which --out names"
+)
 
 
 class Size(StrEnum):
@@ -41,22 +36,39 @@ class Size(StrEnum):
     full = "full"
 
 
+class ReproduceCommand(Command):
+    """The command, whose help names the experiments that are registered."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help page."""
+        from freshband.experiments.base import experiment_names, registry
+
+        told = [f"{name}: {registry[name].title}" for name in experiment_names()]
+        self.params[0].help = "; ".join([*told, _OTHERS]) + "."  # type: ignore[attr-defined]
+        super().format_help(ctx, formatter)
+
+
+def _names(incomplete: str) -> list[str]:
+    """Return the names that the command takes and that begin with a text."""
+    from freshband.experiments.base import COMMANDS, experiment_names
+
+    return [name for name in (*experiment_names(), *COMMANDS) if name.startswith(incomplete)]
+
+
 def reproduce(
-    figure: Annotated[
-        Figure,
+    name: Annotated[
+        str,
         typer.Argument(
-            help="fig2a regret by policy, fig2b by breakpoints, fig2c by channel sets, fig3 "
-            "accuracy, fig4 age variance, rules for lost updates, parts: what "
-            "scheduling gives and what these; or all; choice: settings of CIFAR the paper leaves "
-            "open.",
+            help=f"An experiment, which 'freshband list experiments' lists; {_OTHERS}.",
             show_default=False,
+            autocompletion=_names,
         ),
     ],
     scale: Annotated[
         Size,
         typer.Option(
             help="quick: minutes on any machine, digits in place of CIFAR; full: the paper's "
-            "setting, which wants a GPU for fig3, fig4, rules and parts."
+            "setting, for which training needs a GPU."
         ),
     ] = Size.quick,
     out: Annotated[Path, typer.Option(help="Folder for results, pictures and verdicts.")] = Path(
@@ -66,7 +78,7 @@ def reproduce(
         str, typer.Option(help="Where to train: auto (a GPU if there is one), cpu, cuda.")
     ] = "auto",
     precision: Annotated[
-        str, typer.Option(help="Of products on a GPU: auto (tf32), float32, tf32 or bf16.")
+        str, typer.Option(help="Precision of products on a GPU: auto (tf32), float32, tf32, bf16.")
     ] = "auto",
     data_dir: Annotated[
         Path | None,
@@ -80,7 +92,7 @@ def reproduce(
         typer.Option(
             min=1,
             show_default="all",
-            help="Stop after computing so many pieces; call again to go on.",
+            help="Stop after computing this number of pieces; call again to continue.",
         ),
     ] = None,
     backend: WhereOption = Where.threads,
@@ -90,8 +102,9 @@ def reproduce(
 ) -> None:
     """Reproduce the paper's figures: results, pictures, and a verdict on every statement.
 
-    What is computed is kept piece by piece, so an interrupted command goes on where it was: call
-    it again. fig3, fig4 and parts share runs.
+    What is computed is kept piece by piece, so an interrupted command can be resumed: call it
+    again. Experiments share runs where they train the same. An experiment of your own is one file:
+    freshband --import FILE.py reproduce NAME.
 
     [bold]Examples[/bold]
 
@@ -101,84 +114,98 @@ def reproduce(
 
       freshband reproduce fig3 --scale full --device cuda --data-dir data --pieces 4
     """
-    from freshband.experiments.base import EXPERIMENTS, Machine, Scale
-    from freshband.experiments.base import reproduce as compute
+    from freshband.experiments.base import Machine, experiment_names, read_rows, registry
 
-    names = list(EXPERIMENTS) if figure is Figure.all else [figure.value]
-    if {"fig3", "fig4", "rules", "parts", "choice"} & set(names):
-        need_extra()
+    if name not in _names(""):
+        raise UnknownNameError(f"unknown experiment {shown(name)}; {nearest(name, _names(''))}")
     machine = Machine(device, precision, data_dir, backend.value, address, progress=not quiet)
-    size = Scale(scale.value)
-    if figure is Figure.choice:
-        _choose(out, machine, pieces, output)
+    if name == "page":
+        _write_page(out)
         return
-    left = pieces
+    chosen = experiment_names() if name == "all" else [name]
+    if name == "choice" or any("train" in registry[each].extras for each in chosen):
+        need_extra()
+    if name == "choice":
+        choose(out, machine, pieces, output)
+        return
     found: dict[str, Any] = {}
-    for name in names:
-        for piece, known in compute(name, size, out, machine):
-            if not quiet:
-                typer.echo(f"{'kept' if known else 'made'} {piece.key}", err=True)
-            left = left - 1 if left is not None and not known else left
-            if left == 0:
-                typer.echo("stopped as asked; call again to go on", err=True)
-                return
-        _draw(name, size, out)
-        found[name] = json.loads((out / f"{name}-{size.value}.json").read_text(encoding="utf-8"))
+    for experiment in (registry[each].at(scale.value) for each in chosen):
+        pieces = _compute(experiment, out, machine, pieces)
+        if pieces == 0:
+            typer.echo("stopped after this number of pieces; call again to continue", err=True)
+            return
+        found[experiment.name] = read_rows(out / experiment.verdicts)
     if output is Format.json:
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
     else:
         _print_verdicts(found, out)
 
 
-def _draw(name: str, scale: Scale, folder: Path) -> None:
-    from freshband.experiments.base import load_pieces
+def _compute(
+    experiment: Experiment, folder: Path, machine: Machine, pieces: int | None
+) -> int | None:
+    """Compute and draw an experiment; return how many pieces may still be computed."""
+    from freshband.experiments.base import load_pieces, reproduce
     from freshband.reporting.curves import save_figure
-    from freshband.reporting.figures import draw_experiment
+    from freshband.reporting.figures import draw_picture
 
-    for shown, drawn in draw_experiment(name, load_pieces(name, scale, folder), scale).items():
-        save_figure(drawn, folder / f"{shown}-{scale.value}.png")
+    for piece, known in reproduce(experiment, folder, machine):
+        if machine.progress:
+            typer.echo(f"{'kept' if known else 'made'} {piece.key}", err=True)
+        pieces = pieces - 1 if pieces is not None and not known else pieces
+        if pieces == 0:
+            return 0
+    results = load_pieces(experiment, folder)
+    for shown_as, picture in experiment.figures.items():
+        drawn = draw_picture(picture(experiment, results))
+        save_figure(drawn, folder / f"{shown_as}-{experiment.scale}.png")
+    return pieces
 
 
-def _choose(folder: Path, machine: Machine, trials: int | None, output: Format) -> None:
-    """Try what was not tried yet, at most so many trials, and print the best."""
-    from freshband.experiments.choice import GRID, best_of, read_trials, try_all
+def _write_page(folder: Path) -> None:
+    from freshband.files import write_whole
+    from freshband.reporting.reproduction import reproduction_page
 
-    for trial in islice(try_all(folder, machine), trials):
-        typer.echo(", ".join(f"{name} {value}" for name, value in trial.items()), err=True)
+    path = folder.with_name(f"{folder.resolve().name}.md")
+    write_whole(path, reproduction_page(folder).encode())
+    typer.echo(f"wrote {path}")
+
+
+def choose(
+    folder: Path, machine: Machine, trials: int | None, output: Format, **search: Any
+) -> None:
+    """Try settings that were not tried yet, up to a number of trials, and print the best."""
+    from freshband.experiments.choice import best_of, read_trials, try_all
+
+    for trial in islice(try_all(folder, machine, **search), trials):
+        typer.echo(_listed(trial), err=True)
     known = read_trials(folder)
-    found = {
-        f"{dataset}, {air}": best_of(known, dataset, air)
-        for dataset, air in GRID
-        if any((trial["dataset"], trial["air"]) == (dataset, air) for trial in known)
-    }
+    places = dict.fromkeys((trial["dataset"], trial["air"]) for trial in known)
+    found = {", ".join(place): best_of(known, *place) for place in places}
     if output is Format.json:
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
     else:
-        for what, best in found.items():
-            typer.echo(f"{what}: " + ", ".join(f"{name} {value}" for name, value in best.items()))
+        typer.echo("\n".join(f"{place}: {_listed(best)}" for place, best in found.items()))
+
+
+def _listed(settings: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in settings.items())
 
 
 def _print_verdicts(found: dict[str, Any], out: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from freshband.reporting.reproduction import written_number
+    from freshband.reporting.reproduction import written_measure
 
     console = Console() if sys.stdout.isatty() else Console(width=160)
-    bad = {"not reproduced", "does not hold"}
     for name, claims in found.items():
         table = Table(title=name, title_justify="left")
         for heading in ("statement", "paper", "ours", "verdict", "why"):
             table.add_column(heading, overflow="fold")
         for claim in claims:
-            error = claim["error"]
-            ours = written_number(claim["ours"]) + (
-                "" if error != error else f" ± {written_number(error)}"
-            )
-            colour = "red" if claim["verdict"] in bad else "green"
-            verdict = f"[{colour}]{claim['verdict']}[/]"
-            table.add_row(
-                claim["what"], claim["paper"], f"{ours} {claim['unit']}", verdict, claim["why"]
-            )
+            colour = "red" if "not" in claim["verdict"].split() else "green"
+            verdict, measured = f"[{colour}]{claim['verdict']}[/]", written_measure(claim)
+            table.add_row(claim["what"], claim["paper"], measured, verdict, claim["why"])
         console.print(table)
     console.print(f"results, pictures and verdicts are in {out}", highlight=False)

@@ -1,1 +1,1 @@
-"""The paper figure by figure: one file a figure, each in two scales."""
+"""Experiments, such as the paper's figures: one per file, each in two scales."""

@@ -1,228 +1,272 @@
-"""What an experiment is: pieces to compute, claims to check, and how to reproduce one.
+"""What an experiment is, how one is reproduced, and how its claims are judged.
 
-An experiment is a module with three functions. `pieces` says what to compute, each piece a file
-of its own, so a long experiment can be interrupted and continued; `claims` compares what was found
-with what the paper says; the pictures are drawn from the same files by `freshband.reporting`.
+Adding an experiment is adding a file here, or a file of one's own that ``--import`` names: a class,
+registered under its name, that says what to compute, what is claimed and what to draw. The command
+line, the page *Reproduction*, its pictures and the tests follow from the registration.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import importlib
 import json
 import math
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import StrEnum
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, cast
 
 import numpy as np
-import xarray as xr
 from numpy.typing import ArrayLike
 
-from freshband.errors import FileError, UnknownNameError, nearest, shown
-from freshband.files import check_writable, replacing
+from freshband.errors import FileError, ParameterError, reason
+from freshband.experiments.pictures import Picture, SimulatedCurves
+from freshband.files import check_writable, write_whole
+from freshband.registry import Registry
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = [
-    "EXPERIMENTS",
+    "COMMANDS",
     "Claim",
     "Experiment",
     "Machine",
     "Piece",
+    "Results",
     "Scale",
-    "find_experiment",
+    "experiment_names",
+    "find_verdicts",
     "judge",
     "judge_order",
     "load_pieces",
+    "read_rows",
+    "register",
+    "registry",
     "reproduce",
+    "same_settings",
 ]
 
-EXPERIMENTS: Final = ("fig2a", "fig2b", "fig2c", "fig3", "fig4", "rules", "parts")
-
+Scale = Literal["quick", "full"]
 Verdict = Literal["reproduced", "exceeded", "not reproduced", "holds", "does not hold"]
+Results = Mapping[str, "xr.Dataset"]
+Draw = Callable[[Any, Results], Picture | SimulatedCurves]
+
+_FORMATS: Final = ("freshband simulation 1", "freshband comparison 1")
+COMMANDS: Final = ("all", "choice", "page")  # what else ``freshband reproduce`` takes
+_VERDICTS: Final = re.compile(r"(?P<name>.+)-(?P<scale>quick|full)\.json")
 
 
-class Scale(StrEnum):
-    """How large: ``quick`` runs anywhere in minutes, ``full`` is the paper's setting."""
-
-    quick = "quick"
-    full = "full"
-
-
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Machine:
-    """Where a piece is computed; nothing of it belongs to the result.
-
-    Attributes
-    ----------
-    device : str, default "auto"
-        For training: ``"auto"``, ``"cpu"``, ``"cuda"`` …
-    precision : str, default "auto"
-        Of training, as in `freshband.federated.Training`.
-    data_dir : Path, optional
-        Folder that holds a folder for each data set, ``cifar10`` and ``cifar100``; by default they
-        are downloaded.
-    backend, address
-        As in `freshband.simulate`.
-    progress : bool, default True
-        Show progress on stderr if it is a terminal.
-    """
+    """Where a piece is computed; nothing of it belongs to the result."""
 
     device: str = "auto"
     precision: str = "auto"
-    data_dir: Path | None = None
+    data_dir: Path | None = None  # holds cifar10/ and cifar100/; by default they are downloaded
     backend: Literal["threads", "ray"] = "threads"
     address: str | None = None
     progress: bool = True
 
+    @property
+    def where(self) -> dict[str, Any]:
+        """The arguments of `simulate` and `compare` that say where runs are computed."""
+        return {name: getattr(self, name) for name in ("backend", "address", "progress")}
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclass(frozen=True)
 class Piece:
-    """Something to compute that fits into one file.
+    """A simulation or a comparison that is computed and kept as one file."""
 
-    Attributes
-    ----------
-    key : str
-        Name of the file, without its ending.
-    config : mapping
-        What it is made with; a file made otherwise is not mistaken for it.
-    make : callable
-        ``make(machine)`` computes it.
-    save, load : callable
-        Write it to a path, read it from one.
-    """
-
-    key: str
-    config: Mapping[str, Any]
+    key: str  # name of the file, without its ending
+    config: Mapping[str, Any]  # what it is made with; a file made with other settings is refused
     make: Callable[[Machine], xr.Dataset]
-    save: Callable[[xr.Dataset, Path], None]
-    load: Callable[[Path], xr.Dataset]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Claim:
-    """One statement of the paper, and what became of it.
-
-    Attributes
-    ----------
-    what : str
-        The statement.
-    paper : str
-        What the paper has, "-" where it gives no number.
-    ours : float
-        What was measured.
-    error : float
-        Its standard error; NaN where there is none.
-    unit : str
-        Such as ``"%"``.
-    verdict : {"reproduced", "exceeded", "not reproduced", "holds", "does not hold"}
-        The last two are of statements that are not the paper's.
-    why : str
-        What explains the verdict.
-    """
+    """A statement, and what became of it."""
 
     what: str
-    paper: str
-    ours: float
-    error: float
+    paper: str  # "-" where the statement is not the paper's
+    ours: float  # the mean that was measured
+    error: float  # its standard error; NaN where there is none
     unit: str
     verdict: Verdict
-    why: str = ""
+    why: str = ""  # further measured values beside the verdict
 
 
-class Experiment(Protocol):
-    """What a module of this package provides."""
+@dataclass(frozen=True)
+class Experiment(ABC):
+    """A question, what is computed to answer it, what is claimed, and what is drawn.
 
-    TITLE: str
+    A subclass is a frozen dataclass. Its fields are sizes, such as the number of runs: their
+    defaults are those of the scale ``full``, and ``quick`` replaces some of them.
 
-    def pieces(self, scale: Scale) -> Sequence[Piece]:
-        """Return what has to be computed."""
-        ...
-
-    def claims(self, results: Mapping[str, xr.Dataset], scale: Scale) -> Sequence[Claim]:
-        """Compare the pieces, by key, with the paper."""
-        ...
-
-
-def find_experiment(name: str) -> Experiment:
-    """Return an experiment by the name of its figure.
-
-    Examples
-    --------
-    >>> find_experiment("fig2b").TITLE
-    'GLR-CUCB: regret by number of breakpoints'
+    Attributes
+    ----------
+    title, question : str
+        What the experiment shows, and the question it answers, in one line each.
+    part : str
+        What the page puts before the title, such as ``"Fig. 3"``.
+    order : int
+        Place on the page and in ``freshband reproduce all``; equal places are sorted by name.
+    extras : tuple of str
+        Extras of the package that have to be installed.
+    time : mapping of str to str
+        How long each scale takes, roughly.
+    quick : mapping of str to object
+        Sizes at the scale ``quick``.
+    figures : mapping of str to callable
+        ``figure(experiment, results)`` for each picture, by the name of its file.
+    scale : {"full", "quick"}
+        The scale, which is part of file names.
     """
-    if name not in EXPERIMENTS:
-        hint = nearest(str(name), [*EXPERIMENTS, "all"])
-        raise UnknownNameError(f"unknown experiment {shown(name)}; {hint}")
-    return cast(Experiment, importlib.import_module(f"freshband.experiments.{name}"))
+
+    title: ClassVar[str]
+    question: ClassVar[str]
+    part: ClassVar[str] = ""
+    order: ClassVar[int] = 100
+    extras: ClassVar[tuple[str, ...]] = ()
+    time: ClassVar[Mapping[str, str]] = {}
+    quick: ClassVar[Mapping[str, Any]] = {}
+    figures: ClassVar[Mapping[str, Draw]] = {}
+
+    scale: Scale = "full"
+
+    @abstractmethod
+    def pieces(self) -> Sequence[Piece]:
+        """Return what has to be computed, one file each."""
+
+    @abstractmethod
+    def claims(self, results: Results) -> Sequence[Claim]:
+        """Judge the claims from the pieces, which are given by key."""
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """Names of the data sets that the pieces are trained on."""
+        return ()
+
+    @property
+    def name(self) -> str:
+        """Name under which the class is registered."""
+        return registry.name_of(type(self)) or type(self).__name__.lower()
+
+    @property
+    def verdicts(self) -> str:
+        """Name of the file with the verdicts."""
+        return f"{self.name}-{self.scale}.json"
+
+    @classmethod
+    def at(cls, scale: Scale) -> Self:
+        """Return the experiment in one of its two sizes."""
+        return cls(scale=scale, **(cls.quick if scale == "quick" else {}))
+
+    @classmethod
+    def needs(cls) -> str:
+        """Return in words which extras, data sets and time the experiment needs."""
+        parts = [f"extra {extra}" for extra in cls.extras]
+        for each in (cls.at("quick"), cls.at("full")):
+            told = [*each.datasets, *filter(None, [cls.time.get(each.scale)])]
+            parts += [f"{each.scale}: {', '.join(told)}"] if told else []
+        return "; ".join(parts)
+
+
+registry: Registry[type[Experiment]] = Registry(
+    "experiment",
+    "freshband.experiments",
+    needs={"title": "what it shows, in one line", "question": "what it answers, in one line"},
+)
+
+
+def register(name: str) -> Callable[[type[Experiment]], type[Experiment]]:
+    """Return a decorator that registers an experiment under a name."""
+
+    def enter(experiment: type[Experiment]) -> type[Experiment]:
+        if name in COMMANDS:
+            raise ParameterError(f"no experiment can be called {name!r}: that is a command")
+        experiment.at("quick")  # what is incomplete fails here, not when it is asked for
+        return registry.register(name)(experiment)
+
+    return enter
+
+
+def experiment_names() -> list[str]:
+    """Return the names of all experiments in their order."""
+    return sorted(registry, key=lambda name: (registry[name].order, name))
+
+
+def find_verdicts(file: str) -> Experiment | None:
+    """Return the experiment whose verdicts are in a file of this name; None if there is none."""
+    found = _VERDICTS.fullmatch(file)
+    if found is None or found["name"] not in registry:
+        return None
+    return registry[found["name"]].at(cast(Scale, found["scale"]))
 
 
 def reproduce(
-    name: str, scale: Scale, folder: Path, machine: Machine | None = None
+    experiment: Experiment, folder: Path, machine: Machine | None = None
 ) -> Iterator[tuple[Piece, bool]]:
-    """Compute what is missing of an experiment, piece by piece, then write its claims.
+    """Compute what is missing of an experiment in a folder, then write its verdicts there.
 
-    Parameters
-    ----------
-    name : str
-        One of `EXPERIMENTS`.
-    scale : Scale
-        ``quick`` or ``full``.
-    folder : Path
-        Where the files are; those that are there already are not computed again.
-    machine : Machine, optional
-        Where to compute.
-
-    Yields
-    ------
-    (Piece, bool)
-        Each piece once its file is there, and whether it was there before.
+    Yields each piece once its file is there, and whether it was there before.
     """
-    experiment = find_experiment(name)
-    for piece in experiment.pieces(scale):
+    from freshband.sealed import save_sealed  # xarray takes half a second: names are told sooner
+
+    for piece in experiment.pieces():
         path = check_writable(folder / f"{piece.key}.nc")
         known = path.exists()
         if known:
-            _check_made_so(piece, path)
+            _load(piece, path)
         else:
             result = piece.make(machine or Machine())
-            result = result.assign_attrs(experiment=json.dumps(dict(piece.config)))
-            piece.save(result, path)
+            if result.attrs.get("format") not in _FORMATS:
+                raise ParameterError(f"piece {piece.key!r} must be a result of simulate or compare")
+            save_sealed(result.assign_attrs(experiment=json.dumps(dict(piece.config))), path)
         yield piece, known
-    found = experiment.claims(load_pieces(name, scale, folder), scale)
-    with replacing(folder / f"{name}-{scale.value}.json") as scratch:
-        rows = [dataclasses.asdict(claim) for claim in found]
-        scratch.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    found = [asdict(claim) for claim in experiment.claims(load_pieces(experiment, folder))]
+    write_whole(folder / experiment.verdicts, (json.dumps(found, indent=1) + "\n").encode())
 
 
-def load_pieces(name: str, scale: Scale, folder: Path) -> dict[str, xr.Dataset]:
-    """Return all pieces of an experiment from their files.
-
-    Raises
-    ------
-    FileError
-        If one is missing, damaged, or was made with other settings.
-    """
+def load_pieces(experiment: Experiment, folder: Path) -> dict[str, xr.Dataset]:
+    """Return all pieces by key; `FileError` if one is missing or was made with other settings."""
     results = {}
-    for piece in find_experiment(name).pieces(scale):
+    for piece in experiment.pieces():
         path = folder / f"{piece.key}.nc"
         if not path.exists():
             raise FileError(
-                f"{path} is not there yet: freshband reproduce {name} --scale {scale.value} "
-                f"--out {folder} makes it"
+                f"{path} is not there yet: freshband reproduce {experiment.name} --scale "
+                f"{experiment.scale} --out {folder} makes it"
             )
-        results[piece.key] = _check_made_so(piece, path)
+        results[piece.key] = _load(piece, path)
     return results
 
 
-def _check_made_so(piece: Piece, path: Path) -> xr.Dataset:
-    result = piece.load(path)
-    if json.loads(result.attrs.get("experiment", "null")) != json.loads(
-        json.dumps(dict(piece.config))
-    ):
+def _load(piece: Piece, path: Path) -> xr.Dataset:
+    from freshband.sealed import load_sealed
+
+    result = load_sealed(path, *_FORMATS)
+    if not same_settings(json.loads(result.attrs.get("experiment", "null")), piece.config):
         raise FileError(f"{path} was made with other settings: move it away, or use another --out")
     return result
+
+
+def same_settings(stored: Any, present: Mapping[str, Any]) -> bool:
+    """Whether the settings stored in a file are those of a piece."""
+    return bool(stored == json.loads(json.dumps(dict(present))))
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the verdicts or trials in a file of ``freshband reproduce``, or raise `FileError`."""
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {reason(error)}") from None
+    except ValueError:
+        raise FileError(f"{path} is damaged or not a result") from None
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise FileError(f"{path} holds neither verdicts nor trials of freshband reproduce")
+    return rows
 
 
 def judge(
@@ -242,9 +286,9 @@ def judge(
     what, paper, unit, why
         As in `Claim`.
     values : array_like
-        One value for each run.
+        One value per run.
     at_least, at_most : float
-        What the mean has to reach; one of the two.
+        The bound that the mean has to reach; one of the two is given.
 
     Examples
     --------
@@ -257,11 +301,7 @@ def judge(
         raise ValueError("a claim needs at_least or at_most")
     mean, error = _mean_and_error(values)
     beyond = mean - at_least if at_least is not None else cast(float, at_most) - mean
-    verdict: Verdict = "not reproduced"
-    if paper == "-":
-        verdict = "holds" if beyond >= 0 else "does not hold"
-    elif beyond >= 0:
-        verdict = "exceeded" if beyond > 2 * error else "reproduced"
+    verdict = _verdict(paper, reached=beyond >= 0, exceeded=beyond > 2 * error)
     return Claim(what, paper, mean, error, unit, verdict, why)
 
 
@@ -270,12 +310,8 @@ def judge_order(
 ) -> Claim:
     """Return a claim that something is larger, by more than two standard errors.
 
-    Parameters
-    ----------
-    what, paper, unit, why
-        As in `Claim`.
-    differences : array_like
-        Of the two, run by run; positive is as claimed.
+    ``differences`` has one value per run; positive ones support the claim. The rest is as in
+    `judge`.
 
     Examples
     --------
@@ -286,9 +322,15 @@ def judge_order(
     """
     mean, error = _mean_and_error(differences)
     clear = mean > 2 * error if not math.isnan(error) else mean > 0
+    return Claim(what, paper, mean, error, unit, _verdict(paper, reached=clear), why)
+
+
+def _verdict(paper: str, *, reached: bool, exceeded: bool = False) -> Verdict:
     if paper == "-":
-        return Claim(what, paper, mean, error, unit, "holds" if clear else "does not hold", why)
-    return Claim(what, paper, mean, error, unit, "reproduced" if clear else "not reproduced", why)
+        return "holds" if reached else "does not hold"
+    if not reached:
+        return "not reproduced"
+    return "exceeded" if exceeded else "reproduced"
 
 
 def _mean_and_error(values: ArrayLike) -> tuple[float, float]:

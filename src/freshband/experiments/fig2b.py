@@ -1,102 +1,91 @@
-"""Fig. 2(b) by its text: regret of GLR-CUCB and ours for 0 to 12 breakpoints, known and not.
-
-The caption under (b) belongs to (c) and the other way round (erratum E19); the text is followed.
-Expected: regret grows with the number of breakpoints (literal algorithm against mean + rotate: 440,
-1,500, 2,330 at 0, 5, 12), and knowing that number helps. "Known" is the exploration rate that uses
-it, `α = 0.05 sqrt(N (C_T + 1) ln T / T)`; "unknown" the printed one.
-"""
+"""Fig. 2(b): regret of GLR-CUCB by number of breakpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final, final
 
 import numpy as np
-import xarray as xr
+from numpy.typing import NDArray
 
-from freshband.experiments.base import Claim, Piece, Scale, judge_order
-from freshband.experiments.fig2a import simulation_piece
+from freshband.experiments.base import Claim, Experiment, Piece, Results, judge_order, register
+from freshband.experiments.pictures import Picture, Series
+from freshband.experiments.simulated import fig2_piece, judge_growth, regret_of, regret_picture
 
-__all__ = ["TITLE", "TOLD", "claims", "counts_of", "pieces"]
+__all__ = ["Fig2b"]
 
-TITLE: Final = "GLR-CUCB: regret by number of breakpoints"
-TOLD: Final = ("glr-cucb:paper", "glr-cucb:fresh")  # can be told the number; `bayes` finds out
-_RUNS: Final = {Scale.quick: 20, Scale.full: 200}
-_COUNTS: Final = {Scale.quick: (0, 2, 5, 8, 12), Scale.full: tuple(range(13))}
-
-
-def pieces(scale: Scale) -> Sequence[Piece]:
-    """Return a simulation for each number of breakpoints, with and without knowing it."""
-    found = []
-    for count in _COUNTS[scale]:
-        for known in (False, True):
-            options = {"alpha": "besson", "n_segments": count + 1} if known else {}
-            names = [*TOLD] if known else [*TOLD, "bayes"]
-            request: dict[str, Any] = {
-                "channels": "fig2",
-                "channel_options": {"n_breakpoints": count},
-                "policies": names,
-                "policy_options": {name: options for name in names if known},
-                "clients": 2,
-                "rounds": 20_000,
-                "runs": _RUNS[scale],
-                "seed": 0,
-                "points": 1,
-            }
-            told = "known" if known else "unknown"
-            found.append(simulation_piece(f"breakpoints-{scale.value}-{count:02}-{told}", request))
-    return found
+_TOLD: Final = ("glr-cucb:paper", "glr-cucb:fresh")  # can be told the number of breakpoints
+_POLICIES: Final = {"unknown": (*_TOLD, "bayes"), "known": _TOLD}
+_LINES: Final = {"unknown": "-", "known": "--"}
 
 
-def counts_of(results: Mapping[str, xr.Dataset], told: str) -> dict[int, xr.Dataset]:
-    """Return the results by number of breakpoints, ``told`` known or unknown."""
-    return {
-        int(key.split("-")[2]): result
-        for key, result in results.items()
-        if key.split("-")[3] == told
-    }
+@register("fig2b")
+@final
+@dataclass(frozen=True)
+class Fig2b(Experiment):
+    """Fig. 2(b) by its text: regret of GLR-CUCB and ours by number of breakpoints, known and not.
 
+    "Known" is the exploration rate that uses the number of breakpoints C_T,
+    `α = 0.05 sqrt(N (C_T + 1) ln T / T)`; "unknown" is the printed one.
 
-def claims(results: Mapping[str, xr.Dataset], scale: Scale) -> Sequence[Claim]:
-    """Check that regret grows with the breakpoints, and that knowing their number helps."""
-    found = []
-    unknown, known = counts_of(results, "unknown"), counts_of(results, "known")
-    for policy in (*TOLD, "bayes"):
-        by_count = {
-            count: result.regret_rotate.sel(policy=policy).values
-            for count, result in unknown.items()
-        }
-        counts = np.array(sorted(by_count))
-        values = np.array([by_count[count] for count in counts])  # (count, run)
-        centred = counts - counts.mean()
-        slopes = centred @ values / (centred @ centred)
-        found.append(
-            judge_order(
-                f"{policy}: regret grows with each breakpoint",
-                "grows",
-                slopes,
-                unit="regret",
-                why=f"{values[0].mean():,.0f} at {counts[0]}, {values[-1].mean():,.0f} at "
-                f"{counts[-1]}",
-            )
+    **Deviations.** The captions under (b) and (c) are swapped (E19); the text is followed.
+    """
+
+    title = "GLR-CUCB: regret by number of breakpoints"
+    question = "Does regret grow with the number of breakpoints, and does knowing it help?"
+    part = "Fig. 2b"
+    order = 1
+    time: ClassVar = {"quick": "seconds", "full": "4 minutes on a CPU"}
+    quick: ClassVar = {"runs": 20, "counts": (0, 2, 5, 8, 12)}
+
+    runs: int = 200
+    counts: tuple[int, ...] = tuple(range(13))
+
+    def pieces(self) -> Sequence[Piece]:
+        """Return a simulation per number of breakpoints, with and without knowing it."""
+        return [self._piece(count, told) for count in self.counts for told in _POLICIES]
+
+    def _piece(self, count: int, told: str) -> Piece:
+        names = _POLICIES[told]
+        options = {"alpha": "besson", "n_segments": count + 1}
+        return fig2_piece(
+            self._key(count, told),
+            channel_options={"n_breakpoints": count},
+            policies=list(names),
+            policy_options={name: options for name in names if told == "known"},
+            runs=self.runs,
+            points=1,
         )
-        if policy not in TOLD:
-            continue
-        gain = np.mean(
-            [
-                (unknown[c].regret_rotate - known[c].regret_rotate).sel(policy=policy).values
-                for c in unknown
-                if c > 0
-            ],
-            axis=0,
-        )
-        found.append(
-            judge_order(
-                f"{policy}: knowing the number of breakpoints helps",
-                "helps",
-                gain,
-                unit="regret",
-                why="mean over all numbers of breakpoints",
-            )
-        )
-    return found
+
+    def _key(self, count: int, told: str) -> str:
+        return f"breakpoints-{self.scale}-{count:02}-{told}"
+
+    def _regret(self, results: Results, policy: str, told: str) -> NDArray[np.float64]:
+        return regret_of([results[self._key(count, told)] for count in self.counts], policy)
+
+    def claims(self, results: Results) -> Sequence[Claim]:
+        """Judge whether regret grows with the breakpoints, and whether knowing them helps."""
+        found = []
+        counts = np.array(self.counts)
+        for policy in _POLICIES["unknown"]:
+            regret = self._regret(results, policy, "unknown")
+            what = f"{policy}: regret grows with each breakpoint"
+            found.append(judge_growth(what, counts, regret, [str(c) for c in counts], "regret"))
+            if policy in _TOLD:
+                gain = (regret - self._regret(results, policy, "known"))[counts > 0].mean(axis=0)
+                what = f"{policy}: knowing the number of breakpoints helps"
+                why = "mean over all numbers of breakpoints"
+                found.append(judge_order(what, "helps", gain, unit="regret", why=why))
+        return found
+
+    def _picture(self, results: Results) -> Picture:
+        series = []
+        for colour, policy in enumerate(_POLICIES["unknown"]):
+            for told in ("unknown", "known") if policy in _TOLD else ("unknown",):
+                regret = self._regret(results, policy, told)
+                label, line = f"{policy}, number {told}", _LINES[told]
+                series.append(Series(label, np.array(self.counts), regret, colour, line))
+        return regret_picture(series, "breakpoints in 20,000 rounds")
+
+    figures: ClassVar = {"regret-by-breakpoints": _picture}

@@ -1,69 +1,82 @@
-"""Beyond the paper: what scheduling gives to accuracy, and what the rule for lost updates gives.
-
-Random scheduling, the paper's learner with adaptive matching and the scheduler that learns fastest,
-each with the paper's round and with the rule that `freshband.experiments.rules` found best, so that
-the two can be told apart.
-
-CIFAR-100 takes long: the piecewise air is left out there, and the paper's learner.
-"""
+"""Beyond the paper: what scheduling gives to accuracy, and what the rule for lost updates gives."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass
+from itertools import product
+from typing import ClassVar, final
 
 import numpy as np
-import xarray as xr
 
-from freshband.experiments.base import Claim, Piece, Scale, judge_order
-from freshband.experiments.fig3 import OURS, ROLES
+from freshband.experiments.base import Claim, Results, judge_order, register
+from freshband.experiments.fig3 import LEARNERS, SCHEDULER
+from freshband.experiments.pictures import Picture
 from freshband.experiments.rules import ruled
-from freshband.experiments.training import gather, train_piece
+from freshband.experiments.training import AIRS, Place, Runs, Trained
 
-__all__ = ["PLACES", "TITLE", "claims", "pieces", "policies"]
-
-TITLE: Final = "What scheduling gives, and what the rule for lost updates"
-
-PLACES: Final = {
-    Scale.quick: (("digits", "piecewise"), ("digits", "extreme")),
-    Scale.full: (("cifar10", "piecewise"), ("cifar10", "extreme"), ("cifar100", "extreme")),
-}
+__all__ = ["Parts"]
 
 
-def policies(dataset: str, air: str) -> list[str]:
-    """Return what is compared in a place: first the paper's round, then as many with the rule."""
-    learner = ROLES[air]["learner, adaptive matching"]
-    plain = ["random", *([learner] if dataset != "cifar100" else []), OURS]
-    return plain + [ruled(policy) for policy in plain]
+@register("parts")
+@final
+@dataclass(frozen=True)
+class Parts(Trained):
+    """Beyond the paper: what scheduling gives to accuracy, and what the rule gives.
 
+    Random scheduling, the paper's learner with adaptive matching and our scheduler, each with the
+    paper's round and with the rule that `freshband.experiments.rules` found best, so that the two
+    effects can be told apart. Half of the runs are those of Fig. 3.
 
-def pieces(scale: Scale) -> Sequence[Piece]:
-    """Return schedulers with two rules each; half of them are Fig. 3's."""
-    return [
-        train_piece(scale, *place, policy) for place in PLACES[scale] for policy in policies(*place)
-    ]
+    CIFAR-100 takes long: its piecewise air and the paper's learner on it are left out.
+    """
 
+    title = "What scheduling gives, and what the rule for lost updates"
+    question = "How much of ours comes from scheduling, and how much from the rule?"
+    part = "Beyond the paper"
+    order = 3
+    time: ClassVar = {"quick": "minutes on a CPU", "full": "half an hour on an H200"}
+    quick: ClassVar = {"places": tuple(product(["digits"], AIRS)), "runs": 2}
 
-def claims(results: Mapping[str, xr.Dataset], scale: Scale) -> Sequence[Claim]:
-    """Compare rules under the same scheduler, and schedulers under the same rule."""
-    found = []
-    for place in PLACES[scale]:
-        names = policies(*place)
-        plain, with_rule = names[: len(names) // 2], names[len(names) // 2 :]
-        pairs = list(zip(with_rule, plain, strict=True))
-        pairs += [(policy, group[0]) for group in (plain, with_rule) for policy in group[1:]]
-        accuracy = gather(results, scale, place, names, "accuracy")
+    places: Sequence[Place] = (
+        ("cifar10", "piecewise"), ("cifar10", "extreme"), ("cifar100", "extreme"),
+    )  # fmt: skip
+
+    def roles(self, place: Place) -> Mapping[str, Runs]:
+        """Return each scheduler with the paper's round, then each with the rule."""
+        plain = self._schedulers(place)
+        return {policy: Runs(policy) for policy in (*plain, *map(ruled, plain))}
+
+    def _schedulers(self, place: Place) -> list[str]:
+        dataset, air = place
+        learner = [f"{LEARNERS[air]}+priority"] if dataset != "cifar100" else []
+        return ["random", *learner, SCHEDULER]
+
+    def claims_at(self, results: Results, place: Place) -> Sequence[Claim]:
+        """Compare rules under the same scheduler, and schedulers under the same rule."""
+        plain = self._schedulers(place)
+        pairs = [(ruled(policy), policy) for policy in plain]
+        pairs += [(policy, plain[0]) for policy in plain[1:]]
+        pairs += [(ruled(policy), ruled(plain[0])) for policy in plain[1:]]
+        accuracy = self.measured(results, place, "accuracy")
         whole = {policy: 100 * np.nanmean(curve, axis=1) for policy, curve in accuracy.items()}
         late = {policy: 100 * np.nanmean(c[:, -100:], axis=1) for policy, c in accuracy.items()}
-        found += [
-            judge_order(
-                f"{', '.join(place)}: {better} above {worse}, accuracy over {span}",
-                "-",
-                value[better] - value[worse],
-                unit="points",
-                why=f"{value[worse].mean():.1f} -> {value[better].mean():.1f} %",
-            )
-            for better, worse in pairs
-            for span, value in (("all rounds", whole), ("the last 100", late))
-        ]
-    return found
+        found = []
+        for better, worse in pairs:
+            for span, value in (("all rounds", whole), ("the last 100", late)):
+                what = f"{', '.join(place)}: {better} above {worse}, accuracy over {span}"
+                why = f"{value[worse].mean():.1f} -> {value[better].mean():.1f} %"
+                gain = value[better] - value[worse]
+                found.append(judge_order(what, "-", gain, unit="points", why=why))
+        return found
+
+    def _picture(self, results: Results) -> Picture:
+        # The colours of Fig. 3, where the learner with random matching has the second.
+        colours = {"random": 0, SCHEDULER: 3} | {
+            f"{each}+priority": 2 for each in LEARNERS.values()
+        }
+        styles = {policy: (colour, ":") for policy, colour in colours.items()}
+        styles |= {ruled(policy): (colour, "-") for policy, colour in colours.items()}
+        return self.draw_curves(results, "accuracy", styles)
+
+    figures: ClassVar = {"scheduling-and-rule": _picture}

@@ -1,142 +1,127 @@
-"""Beyond the paper: what to do about updates that are lost, under random scheduling alone.
-
-Three changes to the paper's round, alone and together. With ``fixed`` an update counts with its own
-weight, whoever else is heard; an ``eager`` client goes on training while its update waits to get
-through; with ``average`` the server hands out a mean of its recent models. None asks anything of
-the channels, so each is tried with random scheduling, in runs that no figure shows: what is best
-here ours does in Figs. 3 and 4, without having been chosen by the runs it is judged by.
-
-Eager clients work almost twice as much, so the best is also compared with two other ways to spend
-that: ``fedavg``, where everybody gets the model and trains in every round and lost updates are
-thrown away, and ``longer``, the paper's round with twice the local steps.
-"""
+"""Beyond the paper: what to do about lost updates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
-from typing import Final
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import ClassVar, Final, final
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
-from freshband.experiments.base import Claim, Piece, Scale, judge_order
-from freshband.experiments.training import AIRS, needed_rounds, train_piece
+from freshband.experiments.base import Claim, Results, judge_order, register
+from freshband.experiments.pictures import Panel, Picture, Series
+from freshband.experiments.training import AIRS, Place, Runs, Trained, needed_rounds
 
-__all__ = [
-    "CHANGES",
-    "DATASET",
-    "FIRST",
-    "OURS",
-    "RIVALS",
-    "RULES",
-    "TITLE",
-    "best_rule",
-    "claims",
-    "late",
-    "pieces",
-    "ruled",
-]
+__all__ = ["OURS", "Rules", "ruled"]
 
-TITLE: Final = "What to do about lost updates"
-
-CHANGES: Final = ("fixed", "eager", "average")
-# The paper's round and each change alone; also two of them, and all.
-RULES: Final = {
-    Scale.quick: ("", *CHANGES),
-    Scale.full: tuple("+".join(some) for n in range(4) for some in combinations(CHANGES, n)),
-}
-# Other ways to work as much as eager clients do.
-RIVALS: Final = {
-    Scale.quick: ("fedavg", "longer"),
-    Scale.full: ("fedavg", "longer", "fedavg+average", "longer+average"),
-}
-DATASET: Final = {Scale.quick: "digits", Scale.full: "cifar10"}
 OURS: Final = "eager+average"  # the best on both airs, which a test holds against the files
-FIRST: Final = 1000  # no figure shows this run and those that follow
-_LONGER: Final = 2  # times the local steps
+_CHANGES: Final = ("fixed", "eager", "average")
+_ALL: Final = tuple("+".join(some) for n in range(4) for some in combinations(_CHANGES, n))
+_FIRST: Final = 1000  # no figure shows this run and those that follow
 
 
-def ruled(policy: str) -> str:
-    """Return a policy with the rule ours has.
-
-    Examples
-    --------
-    >>> ruled("random")
-    'random@eager+average'
-    """
-    return _with(policy, OURS)
-
-
-def _with(policy: str, rule: str) -> str:
+def ruled(policy: str, rule: str = OURS) -> str:
+    """Return a policy with a rule, by default the one ours has."""
     return f"{policy}@{rule}" if rule else policy
 
 
-def _read(rule: str) -> tuple[str, int]:
-    """Return the policy, and how many times the local steps its clients make."""
+def _runs(rule: str) -> Runs:
     kept = [part for part in rule.split("+") if part != "longer"]
-    return _with("random", "+".join(kept)), _LONGER if "longer" in rule else 1
+    return Runs(ruled("random", "+".join(kept)), _FIRST, 2 if "longer" in rule else 1)
 
 
 def _named(rule: str) -> str:
-    policy, longer = _read(rule)
+    policy, _, longer = _runs(rule)
     return f"{policy}, {longer} times the local steps," if longer > 1 else policy
 
 
-def _piece(scale: Scale, air: str, rule: str) -> Piece:
-    policy, longer = _read(rule)
-    return train_piece(scale, DATASET[scale], air, policy, FIRST, longer)
+@register("rules")
+@final
+@dataclass(frozen=True)
+class Rules(Trained):
+    """Beyond the paper: rules for lost updates, compared under random scheduling.
 
+    Three changes to the paper's round are tried alone and together. With ``fixed`` an update counts
+    with its own weight, whoever else is heard; an ``eager`` client goes on training while its
+    update waits to get through; with ``average`` the server hands out a mean of its recent models.
+    The runs are ones that no figure shows, so Figs. 3 and 4 are not biased by the choice.
 
-def pieces(scale: Scale) -> Sequence[Piece]:
-    """Return random scheduling with every rule and every rival, on both kinds of air."""
-    return [_piece(scale, air, rule) for air in AIRS for rule in (*RULES[scale], *RIVALS[scale])]
+    Eager clients work almost twice as much, so the best rule is also compared with two other ways
+    to spend that work: ``fedavg``, where every client trains in every round and lost updates are
+    thrown away, and ``longer``, the paper's round with twice the local steps.
+    """
 
-
-def late(
-    results: Mapping[str, xr.Dataset], scale: Scale, air: str
-) -> dict[str, NDArray[np.float64]]:
-    """Return accuracy over the last 25 rounds in percent, run by run, by rule and rival."""
-    return {
-        rule: 100 * np.nanmean(_curves(results[_piece(scale, air, rule).key])[:, -25:], axis=1)
-        for rule in (*RULES[scale], *RIVALS[scale])
+    title = "What to do about lost updates"
+    question = "Which rule for lost updates learns best, and is it worth the work it takes?"
+    part = "Beyond the paper"
+    order = 2
+    time: ClassVar = {"quick": "minutes on a CPU", "full": "a quarter of an hour on an H200"}
+    quick: ClassVar = {
+        "places": tuple(product(["digits"], AIRS)),
+        "runs": 2,
+        "rules": ("", *_CHANGES),
+        "rivals": ("fedavg", "longer"),
     }
 
+    places: Sequence[Place] = tuple(product(["cifar10"], AIRS))
+    rules: Sequence[str] = _ALL  # the first, "", is the paper's round
+    rivals: Sequence[str] = ("fedavg", "longer", "fedavg+average", "longer+average")
 
-def _curves(result: xr.Dataset) -> NDArray[np.float64]:
-    return np.asarray(result.accuracy[0].values, dtype=np.float64)
+    def roles(self, place: Place) -> Mapping[str, Runs]:
+        """Return random scheduling with every rule and every rival."""
+        return {rule: _runs(rule) for rule in (*self.rules, *self.rivals)}
 
+    def late(self, results: Results, place: Place) -> dict[str, NDArray[np.float64]]:
+        """Return accuracy over the last 25 rounds in percent, run by run, by rule and rival."""
+        found = self.measured(results, place, "accuracy")
+        return {rule: 100 * np.nanmean(curves[:, -25:], axis=1) for rule, curves in found.items()}
 
-def best_rule(results: Mapping[str, xr.Dataset], scale: Scale, air: str) -> str:
-    """Return the rule with which random scheduling is most accurate in the end; "": the paper's."""
-    found = late(results, scale, air)
-    return max(RULES[scale], key=lambda rule: float(found[rule].mean()))
+    def best_rule(self, results: Results, place: Place) -> str:
+        """Return the rule with which random scheduling is most accurate in the end."""
+        found = self.late(results, place)
+        return max(self.rules, key=lambda rule: float(found[rule].mean()))
 
-
-def claims(results: Mapping[str, xr.Dataset], scale: Scale) -> Sequence[Claim]:
-    """Compare every rule with the paper's round, and the best with its rivals."""
-    found = []
-    for air in AIRS:
-        value, best = late(results, scale, air), best_rule(results, scale, air)
-        base = results[_piece(scale, air, "").key]
-        beyond_paper = [(rule, "") for rule in RULES[scale][1:]]
-        for better, worse in [*beyond_paper, *((best, rival) for rival in RIVALS[scale])]:
-            told = worse or better  # of which no other line tells what it costs
-            its, longer = results[_piece(scale, air, told).key], _read(told)[1]
-            work = longer * float(its.trained.mean() / base.trained.mean())
-            rounds = np.mean(needed_rounds(base["round"].values, _curves(its), _curves(base)))
-            found.append(
-                judge_order(
-                    f"{DATASET[scale]}, {air}: {_named(better)} above {_named(worse)} "
-                    "in the last 25 rounds",
-                    "-",
-                    value[better] - value[worse],
-                    unit="points",
-                    why=f"{value[worse].mean():.1f} -> {value[better].mean():.1f} %"
-                    + (", best" if better == best and not worse else "")
-                    + f"; {told} needs {rounds:.2f} of random's rounds, with {work:.1f} times the "
-                    "work in each",
-                )
+    def claims_at(self, results: Results, place: Place) -> Sequence[Claim]:
+        """Compare every rule with the paper's round, and the best with its rivals."""
+        late, best = self.late(results, place), self.best_rule(results, place)
+        accuracy = self.measured(results, place, "accuracy")
+        trained = self.measured(results, place, "trained")
+        pairs = [(rule, "") for rule in self.rules[1:]] + [(best, rival) for rival in self.rivals]
+        where, found = ", ".join(place), []
+        for better, worse in pairs:
+            told = worse or better  # the one whose cost no other claim states
+            work = _runs(told).longer * trained[told].mean() / trained[""].mean()
+            rounds = np.mean(needed_rounds(accuracy[told], accuracy[""]))
+            what = f"{where}: {_named(better)} above {_named(worse)} in the last 25 rounds"
+            why = (
+                f"{late[worse].mean():.1f} -> {late[better].mean():.1f} %"
+                + (", best" if better == best and not worse else "")
+                + f"; {told} needs {rounds:.2f} of random's rounds, with {work:.1f} times the work "
+                "in each"
             )
-    return found
+            gain = late[better] - late[worse]
+            found.append(judge_order(what, "-", gain, unit="points", why=why))
+        return found
+
+    def _picture(self, results: Results) -> Picture:
+        return Picture([self._panel(results, place) for place in self.places])
+
+    def _panel(self, results: Results, place: Place) -> Panel:
+        late = self.late(results, place)
+        names = [*self.rules[1:], *self.rivals]
+        gains = np.array([late[name] - late[""] for name in names])
+        rows, n_rules = np.arange(len(names)), len(self.rules) - 1
+        return Panel(
+            "rows",
+            [
+                Series("beyond the paper's round", rows[:n_rules], gains[:n_rules]),
+                Series("as much work, otherwise", rows[n_rules:], gains[n_rules:], colour=1),
+            ],
+            title=f"{', '.join(place)}: {gains.shape[1]} runs, paired",
+            x_label=f"points beyond random's {late[''].mean():.1f} % in the last 25 rounds",
+            ticks=list(enumerate(names)),
+        )
+
+    figures: ClassVar = {"rules-for-lost-updates": _picture}

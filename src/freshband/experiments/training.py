@@ -1,39 +1,38 @@
-"""The training runs that several figures share: a data set, an air and a policy, several times."""
+"""What experiments that train share: places, settings, runs of a policy, and curves over rounds."""
 
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass, field
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
-from freshband.experiments.base import Machine, Piece, Scale
-from freshband.federated.settings import Training
+from freshband.experiments.base import Claim, Experiment, Machine, Piece, Results
+from freshband.experiments.pictures import Panel, Picture, Series
 
-__all__ = [
-    "AIRS",
-    "OPEN",
-    "ROUNDS",
-    "gather",
-    "name_piece",
-    "needed_rounds",
-    "placed",
-    "settings_of",
-    "train_piece",
-]
+if TYPE_CHECKING:
+    import xarray as xr
 
-ROUNDS: Final = 250
+    from freshband.federated.settings import Training
+
+__all__ = ["AIRS", "OPEN", "Place", "Runs", "Trained", "needed_rounds", "on_machine", "settings_of"]
+
+Place = tuple[str, str]  # a data set and an air, which is a channel environment
+Style = tuple[int, str]  # a place in the palette and a line
+
+AIRS: Final = {"piecewise": 20, "extreme": 4}  # number of clients on each
 _LOOKS: Final = 5  # looks at the test set over which a curve is smoothed: 25 rounds
-_BY_POLICY: Final = {"served", "local_rounds"}  # the policy says so, or they have defaults
-_RUNS: Final = {Scale.quick: 2, Scale.full: 5}
-AIRS: Final = {"piecewise": 20, "extreme": 4}  # with so many clients
+_BY_POLICY: Final = {"served", "local_rounds"}  # set by a policy's rule, else at their defaults
+_BY_MACHINE: Final = {"device", "precision", "path", "workers"}
 
-# What the paper does not say, by data set and air (E20). CIFAR's were chosen by
-# `freshband.experiments.choice`; digits show only that everything works.
-OPEN: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
+# What the paper does not say (E20). CIFAR's settings were chosen by `freshband.experiments.choice`;
+# digits show only that everything works.
+OPEN: Final[Mapping[Place, Mapping[str, Any]]] = {
     ("digits", "piecewise"): {"local_steps": 5, "batch_size": 32, "client_lr": 0.05},
     ("digits", "extreme"): {"local_steps": 5, "batch_size": 32, "client_lr": 0.05},
     ("cifar10", "piecewise"): {"local_steps": 10, "batch_size": 64, "client_lr": 0.05},
@@ -49,79 +48,123 @@ _KEPT: Final = (
 )  # fmt: skip
 
 
-def settings_of(
-    dataset: str, air: str, run: int = 0, options: Mapping[str, Any] | None = None
-) -> Training:
-    """Return what all policies have in common; ``options`` stand for `OPEN`.
+def settings_of(place: Place, **changes: Any) -> Training:
+    """Return the settings that all policies share; the seed of the air too is always 0 (E18)."""
+    from freshband.federated.settings import Training
 
-    The seed of the air is the same for all data sets (E18).
-    """
-    return Training(
-        dataset=dataset,
-        channels=f"fig3-{air}",
-        clients=AIRS[air],
-        rounds=ROUNDS,
-        seed=0,
-        run=run,
-        eval_every=5,
-        **(OPEN[dataset, air] if options is None else options),
-    )
+    dataset, air = place
+    shared = {"dataset": dataset, "channels": f"fig3-{air}", "clients": AIRS[air]}
+    length = {"rounds": 250, "eval_every": 5, "seed": 0}
+    return Training(**{**shared, **length, **OPEN[place], **changes})
 
 
-def placed(settings: Training, machine: Machine) -> Training:
+def on_machine(settings: Training, machine: Machine) -> Training:
     """Return the settings as they are trained on a machine."""
-    place: dict[str, Any] = {"device": machine.device, "precision": machine.precision}
+    where: dict[str, Any] = {"device": machine.device, "precision": machine.precision}
     if machine.data_dir is not None and settings.dataset != "digits":
-        place["dataset_options"] = {"data_dir": str(machine.data_dir / settings.dataset)}
-    return Training(**{**settings.model_dump(), **place})
+        where["dataset_options"] = {"data_dir": str(machine.data_dir / settings.dataset)}
+    return type(settings)(**{**settings.model_dump(), **where})
 
 
-def name_piece(scale: Scale, dataset: str, air: str, policy: str, first: int = 0) -> str:
-    """Return the key of a piece.
+class Runs(NamedTuple):
+    """Runs of a policy from the first on, with ``longer`` times the local steps."""
 
-    Examples
-    --------
-    >>> name_piece(Scale.full, "cifar10", "extreme", "m-exp3:paper+random")
-    'training-full-cifar10-extreme-m-exp3.paper.random'
+    policy: str
+    first: int = 0
+    longer: int = 1
+
+
+@dataclass(frozen=True)
+class Trained(Experiment):
+    """An experiment that compares roles at places; each piece is all runs of one role.
+
+    ``changes`` are settings of `Training` that replace the study's. Experiments of one scale that
+    train the same policy at the same place share its file.
     """
-    plain = policy.translate(str.maketrans(":+@", "..."))
-    return f"training-{scale.value}-{dataset}-{air}-{plain}" + (f"-{first}" if first else "")
 
+    extras = ("train",)
 
-def train_piece(
-    scale: Scale, dataset: str, air: str, policy: str, first: int = 0, longer: int = 1
-) -> Piece:
-    """Return all runs of a policy on a data set and an air, from the first on.
+    places: Sequence[Place] = tuple(product(("cifar10", "cifar100"), AIRS))
+    runs: int = 5
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
-    With ``longer`` clients make so many times the local steps, which the key says.
-    """
-    # Imported here, because figures and verdicts do not need PyTorch.
-    from freshband.federated.comparison import compare, load_comparison, save_comparison
+    @abstractmethod
+    def roles(self, place: Place) -> Mapping[str, Runs]:
+        """Return the runs that are compared at a place, by role."""
 
-    settings, runs = settings_of(dataset, air, first), _RUNS[scale]
-    settings = settings.model_copy(update={"local_steps": longer * settings.local_steps})
-    place = {"device", "precision", "path", "workers"}  # may differ from run to run
-    given = {
-        "settings": settings.model_dump(mode="json", exclude={*place, *_BY_POLICY}),
-        "policy": policy,
-        "runs": runs,
-    }
+    @abstractmethod
+    def claims_at(self, results: Results, place: Place) -> Sequence[Claim]:
+        """Judge the claims about a place."""
 
-    def make(machine: Machine) -> xr.Dataset:
-        result = compare(
-            placed(settings, machine),
-            [policy],
-            runs=runs,
-            backend=machine.backend,
-            address=machine.address,
-            progress=machine.progress,
-        )
-        config = json.loads(result.attrs["config"])
-        config["settings"] = settings.model_dump(mode="json")
-        return _thin(result).assign_attrs(config=json.dumps(config), precision=machine.precision)
+    def pieces(self) -> Sequence[Piece]:
+        """Return all roles at all places."""
+        return [
+            self._piece(place, runs) for place in self.places for runs in self.roles(place).values()
+        ]
 
-    key = name_piece(scale, dataset, air, policy, first) + (f"-x{longer}" if longer > 1 else "")
-    return Piece(key, given, make, save_comparison, load_comparison)
+    def claims(self, results: Results) -> Sequence[Claim]:
+        """Judge the claims place by place."""
+        return [claim for place in self.places for claim in self.claims_at(results, place)]
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """Names of the data sets that the pieces are trained on."""
+        return tuple(dict.fromkeys(dataset for dataset, _ in self.places))
+
+    def _key(self, place: Place, runs: Runs) -> str:
+        plain = runs.policy.translate(str.maketrans(":+@", "..."))
+        tail = [str(runs.first)] * (runs.first > 0) + [f"x{runs.longer}"] * (runs.longer > 1)
+        return "-".join(["training", self.scale, *place, plain, *tail])
+
+    def _piece(self, place: Place, runs: Runs) -> Piece:
+        settings = settings_of(place, run=runs.first, **self.changes)
+        settings = settings.model_copy(update={"local_steps": runs.longer * settings.local_steps})
+        config = {
+            "settings": settings.model_dump(mode="json", exclude=_BY_MACHINE | _BY_POLICY),
+            "policy": runs.policy,
+            "runs": self.runs,
+        }
+
+        def make(machine: Machine) -> xr.Dataset:
+            from freshband.federated.comparison import compare  # needs PyTorch; reading does not
+
+            placed = on_machine(settings, machine)
+            result = compare(placed, [runs.policy], runs=self.runs, **machine.where)
+            made = json.loads(result.attrs["config"])
+            made["settings"] = settings.model_dump(mode="json")
+            return _thin(result).assign_attrs(config=json.dumps(made), precision=machine.precision)
+
+        return Piece(self._key(place, runs), config, make)
+
+    def measured(
+        self, results: Results, place: Place, measure: str
+    ) -> dict[str, NDArray[np.float64]]:
+        """Return a measure of all runs, shape (runs, ...), by role."""
+        return {
+            role: results[self._key(place, runs)][measure][0].values.astype(np.float64)
+            for role, runs in self.roles(place).items()
+        }
+
+    def draw_curves(
+        self, results: Results, measure: str, styles: Mapping[str, Style] | None = None
+    ) -> Picture:
+        """Return a measure over rounds, one panel per place; ``styles`` are given by policy."""
+        panels = []
+        for place in self.places:
+            series = []
+            for index, (role, values) in enumerate(self.measured(results, place, measure).items()):
+                looks = ~np.isnan(values).any(axis=0)
+                policy = self.roles(place)[role].policy
+                label = role if role == policy else f"{role}: {policy}"
+                style = styles[policy] if styles else (index, "-")
+                series.append(Series(label, 1 + np.flatnonzero(looks), values[:, looks].T, *style))
+            settings = settings_of(place, **self.changes)
+            size = f"M = {settings.clients}, N = {settings.build_channels().n_channels}"
+            percent = measure == "accuracy"
+            y_label = "test accuracy" if percent else "cumulative AoI variance"
+            title = f"{', '.join(place)}: {size}"
+            panels.append(Panel("curves", series, title, "round", y_label, percent=percent))
+        return Picture(panels)
 
 
 def _thin(result: xr.Dataset) -> xr.Dataset:
@@ -138,60 +181,18 @@ def _thin(result: xr.Dataset) -> xr.Dataset:
     return kept.assign_attrs(result.attrs)
 
 
-def gather(
-    results: Mapping[str, xr.Dataset],
-    scale: Scale,
-    where: tuple[str, str],
-    policies: Mapping[str, str] | Sequence[str],
-    measure: str,
-) -> dict[str, NDArray[np.float64]]:
-    """Return a measure of all runs, shape (runs, ...), by what a policy stands for.
-
-    Parameters
-    ----------
-    results : mapping of str to xarray.Dataset
-        Pieces by key.
-    scale : Scale
-        The scale they were made in.
-    where : (str, str)
-        Data set and air.
-    policies : mapping or sequence of str
-        Policies by what they stand for; those of a sequence stand for themselves.
-    measure : str
-        Such as ``"accuracy"``.
-    """
-    roles = policies if isinstance(policies, Mapping) else {name: name for name in policies}
-    return {
-        role: results[name_piece(scale, *where, policy)][measure][0].values.astype(np.float64)
-        for role, policy in roles.items()
-    }
-
-
-def needed_rounds(
-    rounds: NDArray[np.int64], accuracy: NDArray[np.float64], base: NDArray[np.float64]
-) -> list[float]:
+def needed_rounds(accuracy: NDArray[np.float64], base: NDArray[np.float64]) -> list[float]:
     """Return the rounds to the baseline's last accuracy over the baseline's own, run by run.
 
-    Curves are means of the last five looks at the test set, so that one lucky look counts neither
-    for nor against; who never gets there is counted with the last round.
-
-    Parameters
-    ----------
-    rounds : int array, shape (T,)
-    accuracy, base : float arrays, shape (runs, T)
-        NaN where nobody looked.
-
-    Examples
-    --------
-    >>> slow = np.arange(1.0, 101.0)[None]
-    >>> needed_rounds(np.arange(1, 101), np.minimum(2 * slow, 150), slow)
-    [0.51]
+    Accuracies have the shape (runs, rounds) and are NaN where nobody looked. They are smoothed over
+    five looks at the test set, so that one lucky look counts neither for nor against; a run that
+    never gets there is counted with its last round.
     """
-    looked = ~np.isnan(base[0])
-    at = rounds[looked][_LOOKS - 1 :]
+    looks = np.flatnonzero(~np.isnan(base[0]))
+    at = 1 + looks[_LOOKS - 1 :]
     return [
         _first(at, ours, own[-1]) / _first(at, own, own[-1])
-        for ours, own in zip(_smooth(accuracy[:, looked]), _smooth(base[:, looked]), strict=True)
+        for ours, own in zip(_smooth(accuracy[:, looks]), _smooth(base[:, looks]), strict=True)
     ]
 
 

@@ -1,248 +1,105 @@
-"""The paper's figures, drawn from the files `freshband.experiments` makes.
-
-Files are named by what they show: the captions of Fig. 2(b) and (c) are swapped (erratum E19).
-"""
+"""Draws the pictures of experiments, which `freshband.experiments.pictures` describes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
-import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
-from freshband.experiments import fig2b, fig3, fig4, parts, rules
-from freshband.experiments.base import Scale
-from freshband.experiments.training import AIRS, gather, settings_of
+from freshband.experiments.pictures import Panel, Picture, SimulatedCurves
 from freshband.reporting.curves import COLOURS, draw_curves
 
-__all__ = ["FIGURES", "draw_experiment"]
+__all__ = ["draw_picture"]
 
-Results = Mapping[str, xr.Dataset]
-Place = tuple[str, str]  # data set and air
-
-
-def draw_experiment(name: str, results: Results, scale: Scale) -> dict[str, Figure]:
-    """Return the figures of an experiment, by what to call their files, without an ending.
-
-    Parameters
-    ----------
-    name : str
-        Such as ``"fig2a"``.
-    results : mapping of str to xarray.Dataset
-        Its pieces, from `freshband.experiments.base.load_pieces`.
-    scale : Scale
-        The scale they were made in.
-    """
-    return {shown: draw(results, scale) for shown, draw in FIGURES[name].items()}
+_LEGEND = {"curves": {"fontsize": 7}, "bars": {"fontsize": 8, "ncols": 2}, "rows": {"fontsize": 7}}
 
 
-def _by_policy(results: Results, scale: Scale) -> Figure:
-    (result,) = results.values()
-    return draw_curves(result, "regret_rotate", log=True)
-
-
-def _by_breakpoints(results: Results, scale: Scale) -> Figure:
-    figure = Figure(figsize=(7.0, 4.3), layout="constrained")
-    axes = figure.subplots()
-    lines = {"unknown": "-", "known": "--"}
-    for place, policy in enumerate((*fig2b.TOLD, "bayes")):
-        for told in ("unknown", "known") if policy in fig2b.TOLD else ("unknown",):
-            by_count = fig2b.counts_of(results, told)
-            counts = sorted(by_count)
-            values = np.array([by_count[c].regret_rotate.sel(policy=policy).values for c in counts])
-            label = f"{policy}, number {told}"
-            _points(axes, np.array(counts), values, label, COLOURS[place], lines[told])
-    axes.set_xlabel("breakpoints in 20,000 rounds")
-    _finish(axes, "AoI regret against the mean+rotate oracle", results)
-    return figure
-
-
-def _by_channel_sets(results: Results, scale: Scale) -> Figure:
-    figure = Figure(figsize=(7.0, 4.3), layout="constrained")
-    axes = figure.subplots()
-    channels = [int(key.split("-")[3]) for key in results]
-    sets = np.array([math.comb(n, 2) for n in channels])
-    for place, policy in enumerate(("m-exp3:paper", "m-exp3")):
-        values = np.array([r.regret_rotate.sel(policy=policy).values for r in results.values()])
-        _points(axes, sets, values, policy, COLOURS[place], "-")
-    axes.set_xlabel("channel sets C(N, 2)")
-    axes.set_xticks(sets, [f"{c}\nN = {n}" for c, n in zip(sets, channels, strict=True)])
-    _finish(axes, "AoI regret against the mean+rotate oracle", results)
-    return figure
-
-
-def _accuracy(results: Results, scale: Scale) -> Figure:
-    figure, panels = _panels(_everywhere(scale))
-    for place, axes in panels.items():
-        _curves(axes, results, scale, place, fig3.ROLES[place[1]], "accuracy")
-        _in_percent(axes)
-    return figure
-
-
-def _variance(results: Results, scale: Scale) -> Figure:
-    figure, panels = _panels(_everywhere(scale))
-    for place, axes in panels.items():
-        _curves(axes, results, scale, place, fig3.ROLES[place[1]], "cumulative_variance")
-        axes.set_ylabel("cumulative AoI variance")
-        axes.set_ylim(bottom=0)
-    return figure
-
-
-def _parts(results: Results, scale: Scale) -> Figure:
-    figure, panels = _panels(parts.PLACES[scale])
-    for place, axes in panels.items():
-        names, learner = parts.policies(*place), fig3.ROLES[place[1]]["learner, adaptive matching"]
-        colours = {"random": COLOURS[0], learner: COLOURS[2], fig3.OURS: COLOURS[3]}  # as in Fig. 3
-        styles = [(colours[name.partition("@")[0]], "-" if "@" in name else ":") for name in names]
-        _curves(
-            axes, results, scale, place, dict(zip(names, names, strict=True)), "accuracy", styles
-        )
-        _in_percent(axes)
-    return figure
-
-
-def _rules(results: Results, scale: Scale) -> Figure:
-    figure, panels = _panels([(rules.DATASET[scale], air) for air in AIRS])
-    for place, axes in panels.items():
-        found = rules.late(results, scale, place[1])
-        paper = found.pop("")
-        gains, at = np.array([*found.values()]) - paper, np.arange(len(found))
-        error = gains.std(axis=1, ddof=1) / math.sqrt(gains.shape[1])
-        rivals = np.isin(list(found), rules.RIVALS[scale])
-        for which, colour, label in (
-            (~rivals, COLOURS[0], "beyond the paper's round"),
-            (rivals, COLOURS[1], "as much work, otherwise"),
-        ):
-            axes.errorbar(
-                gains.mean(axis=1)[which], at[which], xerr=error[which], marker="o", markersize=4,
-                linestyle="", capsize=2, color=colour, label=label,
-            )  # fmt: skip
-        axes.legend(frameon=False, fontsize=7)
-        axes.axvline(0, color="0.4", linewidth=0.6)
-        axes.set_yticks(at, list(found), fontsize=8)
-        axes.invert_yaxis()
-        runs = f"{gains.shape[1]} runs, paired"
-        axes.set_xlabel(
-            f"points beyond random's {paper.mean():.1f} % in the last 25 rounds", fontsize=9
-        )
-        axes.set_title(f"{', '.join(place)}: {runs}", fontsize=9, loc="left")
-        _plain(axes)
-    return figure
-
-
-def _in_percent(axes: Axes) -> None:
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.set_ylabel("test accuracy")
-
-
-def _by_air(results: Results, scale: Scale) -> Figure:
-    figure = Figure(figsize=(9.5, 4.3), layout="constrained")
-    airs = fig4.moving(results)
-    axes = figure.subplots()
-    roles = list(next(iter(fig4.AGES.values())).policies)
-    width = 0.8 / len(roles)
-    for j, role in enumerate(roles):
-        values = np.array(
-            [
-                result.cumulative_variance.sel(policy=fig4.AGES[name].policies[role]).values
-                for name, result in airs.items()
-            ]
-        )
-        error = values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
-        axes.bar(
-            np.arange(len(airs)) + (j - (len(roles) - 1) / 2) * width, values.mean(axis=1), width,
-            yerr=error, error_kw={"elinewidth": 0.7}, color=COLOURS[j], label=role,
-        )  # fmt: skip
-    names = [f"{name.replace(' ', chr(10))}\nM = {fig4.AGES[name].clients}" for name in airs]
-    axes.set_xticks(np.arange(len(airs)), names, fontsize=8)
-    axes.set_ylabel("cumulative AoI variance after 250 rounds")
-    runs = next(iter(airs.values())).sizes["run"]
-    axes.set_title(f"{runs} runs, ± one standard error", fontsize=9, loc="left")
-    _plain(axes)
-    axes.legend(frameon=False, fontsize=8, ncols=2)
-    return figure
-
-
-def _everywhere(scale: Scale) -> list[Place]:
-    return [(dataset, air) for dataset in fig3.DATASETS[scale] for air in AIRS]
-
-
-def _panels(places: Sequence[Place]) -> tuple[Figure, dict[Place, Axes]]:
-    """Return a figure with room for every place, two in a row."""
-    rows = math.ceil(len(places) / 2)
-    figure = Figure(figsize=(9.5, 3.6 * rows), layout="constrained")
-    grid = figure.subplots(rows, 2, squeeze=False).ravel()
-    for spare in grid[len(places) :]:
+def draw_picture(picture: Picture | SimulatedCurves) -> Figure:
+    """Draw a picture of an experiment."""
+    if isinstance(picture, SimulatedCurves):
+        return draw_curves(picture.result, picture.measure, log=picture.log)
+    columns = min(2, len(picture.panels))
+    rows = math.ceil(len(picture.panels) / columns)
+    default = (9.5, 3.6 * rows) if columns > 1 else (7.0, 4.3)
+    figure = Figure(figsize=picture.size or default, layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    for spare in grid[len(picture.panels) :]:
         spare.remove()
-    return figure, dict(zip(places, grid, strict=False))
+    for axes, panel in zip(grid, picture.panels, strict=False):
+        _DRAWN[panel.kind](axes, panel)
+        axes.set_title(panel.title, fontsize=9, loc="left")
+        axes.set_xlabel(panel.x_label, fontsize=9 if panel.kind == "rows" else None)
+        axes.set_ylabel(panel.y_label)
+        if panel.percent:
+            axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axes.grid(alpha=0.25, linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, **_LEGEND.get(panel.kind, {"fontsize": 8}))
+    return figure
 
 
-def _curves(
-    axes: Axes,
-    results: Results,
-    scale: Scale,
-    place: Place,
-    roles: Mapping[str, str],
-    measure: str,
-    styles: Sequence[tuple[str, str]] | None = None,
-) -> None:
-    """Draw means over runs of what policies stand for, with bands of a standard error."""
-    styles = styles or [(colour, "-") for colour in COLOURS]
-    found = gather(results, scale, place, roles, measure)
-    for (colour, line), (role, values) in zip(styles, found.items(), strict=False):
-        looks = ~np.isnan(values).any(axis=0)
-        rounds, mean = 1 + np.flatnonzero(looks), values[:, looks].mean(axis=0)
-        label = role if role == roles[role] else f"{role}: {roles[role]}"
-        axes.plot(rounds, mean, color=colour, linestyle=line, linewidth=1.5, label=label)
-        if len(values) > 1:
-            error = values[:, looks].std(axis=0, ddof=1) / math.sqrt(len(values))
-            axes.fill_between(rounds, mean - error, mean + error, color=colour, alpha=0.2, lw=0)
-        axes.set_xlim(0, values.shape[1])
-    settings = settings_of(*place)
-    size = f"M = {settings.clients}, N = {settings.build_channels().n_channels}"
-    axes.set_title(f"{', '.join(place)}: {size}", fontsize=9, loc="left")
-    axes.set_xlabel("round")
-    _plain(axes)
-    axes.legend(frameon=False, fontsize=7)
+def _curves(axes: Axes, panel: Panel) -> None:
+    for each in panel.series:
+        mean, error = _mean_and_error(each.values)
+        colour = _colour(each.colour)
+        axes.plot(each.x, mean, color=colour, linestyle=each.line, linewidth=1.5, label=each.label)
+        if error is not None:
+            axes.fill_between(each.x, mean - error, mean + error, color=colour, alpha=0.2, lw=0)
+        axes.set_xlim(0, each.x[-1])
+    if not panel.percent and all((each.values >= 0).all() for each in panel.series):
+        axes.set_ylim(bottom=0)
 
 
-def _points(
-    axes: Axes, x: NDArray[Any], values: NDArray[np.float64], label: str, colour: str, line: str
-) -> None:
-    """Draw means over runs, the last axis, with standard errors."""
-    error = values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
-    axes.errorbar(
-        x, values.mean(axis=1), error, marker="o", markersize=4, linestyle=line, linewidth=1.4,
-        elinewidth=0.8, capsize=2, color=colour, label=label,
-    )  # fmt: skip
-
-
-def _finish(axes: Axes, measure: str, results: Results) -> None:
-    runs = next(iter(results.values())).sizes["run"]
-    axes.set_ylabel(measure)
+def _points(axes: Axes, panel: Panel) -> None:
+    for each in panel.series:
+        mean, error = _mean_and_error(each.values)
+        axes.errorbar(
+            each.x, mean, error, marker="o", markersize=4, linestyle=each.line, linewidth=1.4,
+            elinewidth=0.8, capsize=2, color=_colour(each.colour), label=each.label,
+        )  # fmt: skip
+    if panel.ticks:
+        axes.set_xticks(*zip(*panel.ticks, strict=True))
     axes.axhline(0, color="0.4", linewidth=0.6)
-    axes.set_title(f"M = 2, T = 20,000; {runs} runs, ± one standard error", fontsize=9, loc="left")
-    _plain(axes)
-    axes.legend(frameon=False, fontsize=8)
 
 
-def _plain(axes: Axes) -> None:
-    axes.grid(alpha=0.25, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+def _bars(axes: Axes, panel: Panel) -> None:
+    width = 0.8 / len(panel.series)
+    for place, each in enumerate(panel.series):
+        mean, error = _mean_and_error(each.values)
+        axes.bar(
+            each.x + (place - (len(panel.series) - 1) / 2) * width, mean, width, yerr=error,
+            error_kw={"elinewidth": 0.7}, color=_colour(each.colour), label=each.label,
+        )  # fmt: skip
+    axes.set_xticks(*zip(*panel.ticks, strict=True), fontsize=8)
 
 
-FIGURES: Mapping[str, Mapping[str, Callable[[Results, Scale], Figure]]] = {
-    "fig2a": {"regret-by-policy": _by_policy},
-    "fig2b": {"regret-by-breakpoints": _by_breakpoints},
-    "fig2c": {"regret-by-channel-sets": _by_channel_sets},
-    "fig3": {"accuracy": _accuracy},
-    "fig4": {"age-variance": _variance, "age-variance-by-air": _by_air},
-    "rules": {"rules-for-lost-updates": _rules},
-    "parts": {"scheduling-and-rule": _parts},
-}
+def _rows(axes: Axes, panel: Panel) -> None:
+    for each in panel.series:
+        mean, error = _mean_and_error(each.values)
+        axes.errorbar(
+            mean, each.x, xerr=error, marker="o", markersize=4, linestyle="", capsize=2,
+            color=_colour(each.colour), label=each.label,
+        )  # fmt: skip
+    axes.axvline(0, color="0.4", linewidth=0.6)
+    axes.set_yticks(*zip(*panel.ticks, strict=True), fontsize=8)
+    axes.invert_yaxis()
+
+
+_DRAWN = {"curves": _curves, "points": _points, "bars": _bars, "rows": _rows}
+
+
+def _colour(place: int) -> str:
+    return COLOURS[place % len(COLOURS)]
+
+
+def _mean_and_error(
+    values: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """Return means over runs, the last axis, and standard errors; None if there is one run."""
+    runs = values.shape[-1]
+    error = values.std(axis=-1, ddof=1) / math.sqrt(runs) if runs > 1 else None
+    return values.mean(axis=-1), error

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from freshband.errors import FileError, reason
-from freshband.experiments.base import EXPERIMENTS, Scale, find_experiment
+from freshband.errors import FileError
+from freshband.experiments.base import Experiment, find_verdicts, read_rows
 from freshband.reporting.page.markup import Html, number, table, tag
 from freshband.reporting.page.parts import Part, Picture
 from freshband.reporting.page.pictures import load_picture
 
 __all__ = ["is_verdict_name", "show_json"]
 
-_NAMED: Final = re.compile(rf"({'|'.join(EXPERIMENTS)})-({'|'.join(Scale)})\.json")
 _HEAD: Final = ("statement", "verdict", "ours", "paper", "why")
 _TRIED: Final = {
     "air": "air",
@@ -38,7 +35,7 @@ def is_verdict_name(name: str) -> bool:
     >>> is_verdict_name("fig2a-quick.json"), is_verdict_name("package.json")
     (True, False)
     """
-    return name == "choice.json" or _NAMED.fullmatch(name) is not None
+    return name == "choice.json" or find_verdicts(name) is not None
 
 
 def show_json(path: Path, title: str) -> Part:
@@ -49,45 +46,38 @@ def show_json(path: Path, title: str) -> Part:
     FileError
         If the file cannot be read or holds something else.
     """
-    try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {reason(error)}") from None
-    except ValueError:
-        raise FileError(f"{path} is damaged or not a result") from None
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise FileError(f"{path} holds neither verdicts nor trials of freshband reproduce")
+    rows = read_rows(path)
     shower = _show_verdicts if "verdict" in rows[0] else _show_trials
     return shower(rows, path, title)
 
 
 def _show_verdicts(claims: list[dict[str, Any]], path: Path, title: str) -> Part:
-    found = _NAMED.fullmatch(path.name)
-    name, scale = found.groups() if found else ("", "")
+    experiment = find_verdicts(path.name)
     told = [claim["verdict"] for claim in claims]
     counts = ", ".join(f"{each}: {told.count(each)}" for each in dict.fromkeys(told))
-    pictures, notes = _figures(name, scale, path.parent)
+    if experiment is None:
+        return Part(kind="Experiment", title=title, about=counts, summary=_claims_table(claims))
+    pictures, notes = _figures(experiment, path.parent)
     return Part(
         kind="Experiment",
         title=title,
-        about=(f"{find_experiment(name).TITLE}; scale {scale}; " if name else "") + counts,
+        about=f"{experiment.title}; scale {experiment.scale}; {counts}",
         summary=_claims_table(claims),
         pictures=pictures,
         notes=notes,
-        repeat=f"freshband reproduce {name} --scale {scale} --out {_folder(path)}" if name else "",
+        repeat=f"freshband reproduce {experiment.name} --scale {experiment.scale} "
+        f"--out {_folder(path)}",
     )
 
 
-def _figures(name: str, scale: str, folder: Path) -> tuple[list[Picture], list[str]]:
+def _figures(experiment: Experiment, folder: Path) -> tuple[list[Picture], list[str]]:
     """Return the figures of an experiment that are there, and what is wrong with others."""
-    from freshband.reporting.figures import FIGURES  # matplotlib takes a second
-
     pictures, notes = [], []
-    for shown in FIGURES.get(name, ()):
-        path = folder / f"{shown}-{scale}.png"
+    for shown in experiment.figures:
+        path = folder / f"{shown}-{experiment.scale}.png"
         if path.exists():
             try:
-                pictures.append(load_picture(path, find_experiment(name).TITLE))
+                pictures.append(load_picture(path, experiment.title))
             except FileError as error:
                 notes.append(str(error))
     return pictures, notes

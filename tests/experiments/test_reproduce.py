@@ -1,0 +1,303 @@
+"""Experiments are computed piece by piece, can be interrupted, and are known by registration."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from freshband.errors import FileError, ParameterError
+from freshband.experiments.base import (
+    Claim,
+    Experiment,
+    Machine,
+    Piece,
+    Results,
+    Verdict,
+    experiment_names,
+    find_verdicts,
+    judge,
+    judge_order,
+    load_pieces,
+    register,
+    registry,
+    reproduce,
+    same_settings,
+)
+from freshband.experiments.fig2a import Fig2a
+from freshband.experiments.fig2c import Fig2c
+from freshband.experiments.rules import OURS, Rules
+from freshband.experiments.training import Trained
+from freshband.reporting.curves import save_figure
+from freshband.reporting.figures import draw_picture
+from freshband.reporting.report import write_report
+from freshband.reporting.reproduction import reproduction_page, written_measure
+
+DOCS = Path(__file__).parents[2] / "docs"
+QUIET = Machine(device="cpu", progress=False)
+TINY = {
+    "model": "mlp", "clients": 4, "rounds": 160, "eval_every": 20, "local_steps": 1,
+    "batch_size": 8,
+}  # fmt: skip
+SMALL = Fig2c(scale="quick", runs=2, channels=(3, 8))
+TRAINED = [name for name in experiment_names() if issubclass(registry[name], Trained)]
+SIMULATED = [name for name in experiment_names() if name not in TRAINED]
+
+
+def shrink(experiment: Experiment) -> Experiment:
+    """The same with two of everything: runs, places, numbers of channels and so on."""
+    sizes: dict[str, Any] = {}
+    for field in dataclasses.fields(experiment):
+        value = getattr(experiment, field.name)
+        if isinstance(value, int):
+            sizes[field.name] = min(value, 2)
+        elif isinstance(value, tuple):
+            sizes[field.name] = tuple(dict.fromkeys([value[0], value[-1]]))
+    if isinstance(experiment, Trained):
+        sizes["changes"] = TINY
+    return dataclasses.replace(experiment, **sizes)
+
+
+def play(experiment: Experiment, folder: Path) -> list[tuple[str, bool]]:
+    return [(piece.key, known) for piece, known in reproduce(experiment, folder, QUIET)]
+
+
+# ------------------------------------------------------------------------- one piece after another
+
+
+def test_what_is_there_is_not_computed_again(tmp_path: Path) -> None:
+    first = play(SMALL, tmp_path)
+    assert first == [("channel-sets-quick-3", False), ("channel-sets-quick-8", False)]
+    kept = (tmp_path / "channel-sets-quick-3.nc").read_bytes()
+    (tmp_path / "channel-sets-quick-8.nc").unlink()
+    assert play(SMALL, tmp_path) == [(first[0][0], True), (first[1][0], False)]
+    assert (tmp_path / "channel-sets-quick-3.nc").read_bytes() == kept
+
+
+def test_interrupted_experiments_go_on(tmp_path: Path) -> None:
+    steps = reproduce(SMALL, tmp_path, QUIET)
+    next(steps)
+    steps.close()
+    assert not (tmp_path / "fig2c-quick.json").exists()
+    with pytest.raises(FileError, match=r"channel-sets-quick-8\.nc is not there yet"):
+        load_pieces(SMALL, tmp_path)
+    assert [known for _, known in play(SMALL, tmp_path)] == [True, False]
+
+
+def test_a_file_of_other_settings_is_not_mistaken(tmp_path: Path) -> None:
+    play(SMALL, tmp_path)
+    with pytest.raises(FileError, match="made with other settings"):
+        play(dataclasses.replace(SMALL, runs=3), tmp_path)
+    assert same_settings({"means": [1, 2]}, {"means": (1, 2)})  # as JSON has them
+    assert not same_settings(None, {})
+
+
+class Odd(Experiment):
+    """One piece that is no result."""
+
+    def pieces(self) -> Sequence[Piece]:
+        return [Piece("odd", {}, lambda machine: xr.Dataset())]
+
+    def claims(self, results: Results) -> Sequence[Claim]:
+        return []
+
+
+def test_a_piece_is_a_result(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="piece 'odd' must be a result of simulate or compare"):
+        play(Odd(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------- everything that is registered
+
+
+def check_verdicts_and_pictures(experiment: Experiment, folder: Path) -> None:
+    play(experiment, folder)
+    claims = json.loads((folder / experiment.verdicts).read_text())
+    assert claims
+    for claim in claims:
+        assert claim["verdict"] in get_args(Verdict)
+        assert np.isfinite(claim["ours"])
+    results = load_pieces(experiment, folder)
+    for shown, picture in experiment.figures.items():
+        figure = draw_picture(picture(experiment, results))
+        assert figure.axes[0].lines or figure.axes[0].patches
+        save_figure(figure, folder / f"{shown}-{experiment.scale}.png")
+    check_report(folder, claims)
+
+
+def check_report(folder: Path, claims: list[dict[str, Any]]) -> None:
+    """Everything in the folder is on the page: verdicts, pieces and pictures."""
+    written = write_report(folder)
+    assert written.left_out == []
+    assert set(written.shown) == {*folder.glob("*.nc"), *folder.glob("*.json")}
+    assert set(written.pictures) == {*folder.glob("*.png")}
+    page = html.unescape(written.path.read_text(encoding="utf-8"))
+    for claim in claims:
+        assert claim["what"] in page
+        assert claim["why"] in page
+    assert "keeps totals" in page or "keeps means" in page  # and how to compute the rest
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_simulated_experiments_give_verdicts_and_a_picture(name: str, tmp_path: Path) -> None:
+    check_verdicts_and_pictures(shrink(registry[name].at("quick")), tmp_path)
+
+
+def test_trained_experiments_share_their_runs(tmp_path: Path) -> None:
+    """All in one folder, in their order, as ``freshband reproduce all`` has it."""
+    made: dict[str, list[str]] = {}
+    for name in TRAINED:
+        experiment = shrink(registry[name].at("quick"))
+        made[name] = [key for key, known in play(experiment, tmp_path) if not known]
+        check_verdicts_and_pictures(experiment, tmp_path)
+    assert len(made["fig3"]) == 8
+    assert not [key for key in made["fig4"] if key.startswith("training")]
+    assert [key.split("-", 4)[4] for key in made["parts"]] == [
+        "bayes.priority", "random.eager.average", "glr-cucb.paper.priority.eager.average",
+        "bayes.priority", "random.eager.average", "m-exp3.paper.priority.eager.average",
+    ]  # fmt: skip
+    fig3 = load_pieces(shrink(registry["fig3"].at("quick")), tmp_path)
+    settings = json.loads(fig3["training-quick-digits-piecewise-random"].attrs["config"])[
+        "settings"
+    ]
+    assert (settings["device"], settings["dataset_options"]) == ("auto", {})  # not: where it ran
+
+
+def test_rules_are_tried_in_runs_that_no_figure_shows(tmp_path: Path) -> None:
+    experiment = Rules(
+        scale="quick",
+        places=[("digits", "extreme")],
+        runs=2,
+        changes=TINY,
+        rules=("", "eager", "fixed+average"),
+        rivals=("fedavg", "longer+average"),
+    )
+    play(experiment, tmp_path)
+    results = load_pieces(experiment, tmp_path)
+    assert list(results) == [
+        f"training-quick-digits-extreme-random{rule}"
+        for rule in ("-1000", ".eager-1000", ".fixed.average-1000", ".fedavg-1000",
+                     ".average-1000-x2")
+    ]  # fmt: skip
+    assert all(result.run.values.tolist() == [1000, 1001] for result in results.values())
+    made = [json.loads(result.attrs["config"]) for result in results.values()]
+    assert [each["policies"] for each in made] == [
+        ["random"], ["random@eager"], ["random@fixed+average"], ["random@fedavg"],
+        ["random@average"],
+    ]  # fmt: skip
+    assert [each["settings"]["local_steps"] for each in made] == [1, 1, 1, 1, 2]
+    trained = [int(result.trained.sum()) for result in results.values()]
+    assert trained[3] > trained[1] > trained[0] == trained[2] == trained[4]
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_what_is_registered_says_what_it_is(name: str) -> None:
+    experiment = registry[name]
+    assert experiment.title
+    assert experiment.question.endswith("?")
+    for scale in ("quick", "full"):
+        sized = experiment.at(scale)
+        keys = [piece.key for piece in sized.pieces()]
+        assert len(keys) == len(set(keys))
+        assert all(scale in key for key in keys)
+        assert f"{scale}: " in experiment.needs()
+        assert all(dataset in experiment.needs() for dataset in sized.datasets)
+        assert find_verdicts(sized.verdicts) == sized
+    assert find_verdicts("package.json") is None
+    for shown in experiment.figures:
+        assert "fig" not in shown  # named by its content: the paper's captions are swapped
+    assert experiment.quick.keys() <= {field.name for field in dataclasses.fields(experiment)}
+
+
+def test_what_is_incomplete_is_not_registered() -> None:
+    before = experiment_names()
+    with pytest.raises(ParameterError, match="no experiment can be called 'all'"):
+        register("all")(Fig2c)
+    with pytest.raises(ParameterError, match="experiment 'odd' needs 'title': what it shows"):
+        register("odd")(Odd)
+    with pytest.raises(TypeError, match="abstract method"):
+        register("half")(type("Half", (Experiment,), {"title": "Half", "question": "Is it?"}))
+    with pytest.raises(ParameterError, match="experiment 'fig2a' is registered already"):
+        register("fig2a")(type("Other", (Odd,), {"title": "Other", "question": "Which?"}))
+    assert experiment_names() == before
+
+
+# ------------------------------------------------------------------------------------ verdicts
+
+
+def test_verdicts() -> None:
+    assert judge("x", "5", [5.1, 4.9, 5.2], at_least=5).verdict == "reproduced"
+    assert judge("x", "5", [4.1, 4.9, 4.2], at_least=5).verdict == "not reproduced"
+    assert judge("x", "5", [4.1, 4.0, 4.2], at_most=5).verdict == "exceeded"
+    assert judge("x", "5", [6.0], at_least=5).verdict == "reproduced"  # one run proves no excess
+    assert judge_order("x", "above", [1.0, 1.1, 0.9]).verdict == "reproduced"
+    assert judge_order("x", "above", [1.0, -1.1, 0.9]).verdict == "not reproduced"
+    with pytest.raises(ValueError, match="at_least or at_most"):
+        judge("x", "5", [5.0])
+
+
+def test_orderings_of_figure_2_hold(tmp_path: Path) -> None:
+    experiment = Fig2a(scale="quick", runs=12, points=200)
+    play(experiment, tmp_path)
+    found = {
+        claim["what"]: claim["verdict"]
+        for claim in json.loads((tmp_path / experiment.verdicts).read_text())
+    }
+    assert found["m-exp3:paper below random"] == "reproduced"
+    assert found["glr-cucb:paper below m-exp3:paper"] == "reproduced"
+    assert found["glr-cucb:paper+aa below glr-cucb:paper"] == "reproduced"
+    assert found["m-exp3:paper+aa below m-exp3:paper"] == "not reproduced"
+
+
+@pytest.mark.parametrize(
+    ("ours", "error", "written"),
+    [
+        (18292.3, 0.1234, "18,292 ± 0.123 regret"),
+        (-5.678, math.nan, "-5.68 regret"),
+        (12.34, 123.4, "12.3 ± 123 regret"),
+    ],
+)
+def test_numbers_have_about_three_digits(ours: float, error: float, written: str) -> None:
+    assert written_measure({"ours": ours, "error": error, "unit": "regret"}) == written
+
+
+# ------------------------------------------------------------------ the files of the documentation
+
+
+def test_ours_does_what_was_best_under_random_scheduling() -> None:
+    results = load_pieces(Rules(), DOCS / "reproduction")
+    assert [Rules().best_rule(results, place) for place in Rules().places] == [OURS, OURS]
+
+
+def test_the_files_of_the_documentation_can_be_reported(tmp_path: Path) -> None:
+    folder = DOCS / "reproduction"
+    written = write_report(folder, tmp_path / "it.html")
+    assert written.left_out == []
+    assert len(written.shown) == len([*folder.glob("*.nc"), *folder.glob("*.json")])
+    assert len(written.pictures) == len([*folder.glob("*.png")])
+
+
+def test_the_page_is_what_its_files_say() -> None:
+    page = (DOCS / "reproduction.md").read_text(encoding="utf-8")
+    assert reproduction_page(DOCS / "reproduction") == page
+    for picture in re.findall(r"\]\((reproduction/[^)]*)\)", page):
+        assert (DOCS / picture).exists()
+    for name in experiment_names():
+        assert f"freshband reproduce {name} --scale full" in page
+
+
+def test_every_text_beside_the_files_has_a_place_on_the_page() -> None:
+    page = (DOCS / "reproduction.md").read_text(encoding="utf-8")
+    texts = [path.read_text(encoding="utf-8") for path in (DOCS / "reproduction").glob("*.md")]
+    assert len(texts) >= 3
+    assert all(text in page for text in texts)
