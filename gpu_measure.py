@@ -76,68 +76,23 @@ class Bench:
         return torch.stack(found)
 
 
-class Mapped:
-    """Rows of `room` clients, all steps recorded as one graph, replayed batch by batch."""
-
-    def __init__(self, bench, way, precision, room):
-        from freshband.federated.clients.gpu.mapped import MappedModel, use_matmul_convolutions
-
-        self.bench, self.room = bench, room
-        module = copy.deepcopy(bench.module).cuda()
-        mode = None
-        if way.endswith("+autotune"):
-            way, mode = way.removesuffix("+autotune"), "max-autotune-no-cudagraphs"
-        if way == "columns":
-            use_matmul_convolutions(module)
-        elif way == "split":
-            use_matmul_convolutions(module, room)
-        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        self.model = MappedModel(
-            module, bench.layout, bench.dataset, dtype, mode=mode, compiled=way != "eager"
-        )
-        self.rows = torch.zeros((room, bench.layout.size), device="cuda")
-        self.samples = torch.zeros((room, STEPS, BATCH), dtype=torch.int64, device="cuda")
-        self.lr = torch.full((), LR, device="cuda")
-        self.graph = torch.cuda.CUDAGraph()
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with multiplying(precision):
-            with torch.cuda.stream(stream):
-                self.run(1)
-                self.run(1)
-            torch.cuda.synchronize()
-            with torch.cuda.graph(self.graph, stream=stream):
-                self.run(STEPS)
-        torch.cuda.current_stream().wait_stream(stream)
-        self.compiled = self.model._compiled is not None
-
-    def run(self, steps):
-        dataset = self.bench.dataset
-        for step in range(steps):
-            some = self.samples[:, step]
-            self.model.step(
-                self.rows, dataset.train_images[some], dataset.train_labels[some], self.lr
-            )
-
-    def train(self):
-        bench = self.bench
-        for at in range(0, CLIENTS, self.room):
-            n = min(self.room, CLIENTS - at)
-            self.rows[:] = bench.start
-            self.samples[:n] = bench.batches[at : at + n]
-            self.graph.replay()
-            torch.sub(bench.start, self.rows[:n], out=bench.outs[at : at + n])
-        bench.outs.div_(LR)
-
-
 class Graphed:
-    def __init__(self, bench, way, precision):
-        from freshband.federated.clients.gpu.graphs import GraphedClients
-
+    def __init__(self, bench, way, precision, room):
+        if way == "streams":
+            from gpu_streams import GraphedClients
+        else:
+            from freshband.federated.clients.gpu import mapped
+            from freshband.federated.clients.gpu.graphs import GraphedClients
+        if way == "vmap":  # convolutions stay convolutions
+            mapped._is_plain = lambda part: False
         self.bench = bench
-        self.clients = GraphedClients(bench.module, bench.dataset, precision, way=way)
-        self.compiled = False
+        self.clients = GraphedClients(
+            bench.module, bench.dataset, precision, way="mapped" if way == "vmap" else way,
+            together=room,
+        )
         self.train()
+        model = getattr(getattr(self.clients, "_recorder", None), "model", None)
+        self.compiled = getattr(model, "_compiled", None) is not None
 
     def train(self):
         self.clients.train(self.bench.jobs, LR)
@@ -162,10 +117,7 @@ def worker(name, way, precision, room):
     found = {"model": name, "way": way, "precision": precision, "room": room}
     try:
         bench = Bench(name)
-        if way in ("kernels", "streams"):
-            path = Graphed(bench, way, precision)
-        else:
-            path = Mapped(bench, way, precision, room)
+        path = Graphed(bench, way, precision, room)
         path.train()
         torch.cuda.synchronize()
         found["compiled"] = path.compiled
@@ -206,21 +158,18 @@ def worker(name, way, precision, room):
 
 WAVES = [
     [
-        (name, way, "bf16", room)
-        for name in ("resnet18", "cnn8")
-        for way, room in (("vmap", 20), ("columns", 20), ("split", 20), ("split", 4))
-    ],
-    [(name, way, "bf16", 20) for name in CLASSES for way in ("streams", "kernels")],
-    [
-        (name, way, "tf32", room)
-        for name in ("resnet18", "cnn8")
-        for way, room in (("vmap", 20), ("split", 20), ("split", 4))
-    ],
-    [(name, way, "tf32", 20) for name in CLASSES for way in ("streams", "kernels")],
-    [
-        (name, way, "bf16", 20)
-        for name in ("cnn8", "resnet18")
-        for way in ("split+autotune", "vmap+autotune")
+        ("resnet18", "mapped", "tf32", 4),
+        ("resnet18", "mapped", "tf32", 10),
+        ("resnet18", "mapped", "bf16", 10),
+        ("cnn8", "mapped", "tf32", 4),
+        ("cnn8", "mapped", "tf32", 10),
+        ("cnn8", "mapped", "bf16", 10),
+        ("cnn8", "vmap", "tf32", 20),
+        ("cnn8", "streams", "tf32", 20),
+        ("resnet18", "streams", "tf32", 20),
+        ("cnn8", "kernels", "tf32", 20),
+        ("cnn8", "kernels", "bf16", 20),
+        ("resnet18", "kernels", "bf16", 20),
     ],
 ]
 
@@ -253,7 +202,7 @@ def main(seconds):
             reader = threading.Thread(target=collect, args=(child, lines), daemon=True)
             reader.start()
             running.append((label, child, lines, reader))
-        wave_ends = min(ends, time.monotonic() + 0.6 * max(left, 30))
+        wave_ends = min(ends, time.monotonic() + max(left - 45, 30))
         while time.monotonic() < wave_ends and not all(
             lines or child.poll() is not None for _, child, lines, _ in running
         ):
