@@ -1,7 +1,7 @@
 """The GPU's kernels against plain torch: run by `test_kernels.py`, in Triton's interpreter.
 
-``python -m pytest tests/federated/interpreted_kernels.py`` runs the same tests on a GPU, if there is
-one and TRITON_INTERPRET is not set. The interpreter multiplies float32 exactly. It knows no
+``python -m pytest tests/federated/interpreted_kernels.py`` runs the same tests on a GPU where
+TRITON_INTERPRET is not set. The interpreter multiplies float32 exactly. It cannot multiply
 bfloat16, so float16 stands for the precisions of 16 bits: the layers choose the same kernels.
 """
 
@@ -15,11 +15,10 @@ from torch import nn
 from freshband.federated.clients.base import Layout
 from freshband.federated.clients.gpu.layers import Arena, Conv, Norm, Weights
 from freshband.federated.clients.gpu.stacking import stack
-from freshband.federated.models import build_model
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
-ROOM, CLIENTS, IMAGES, LR = 3, 2, 4, 0.05
+ROOM, CLIENTS, IMAGES, LR = 3, 2, 3, 0.05
 PRECISIONS = {torch.float32: 2e-6 if INTERPRETED else 2e-3, torch.float16: 4e-3}
 
 both_precisions = pytest.mark.parametrize("dtype", PRECISIONS, ids=["float32", "float16"])
@@ -55,23 +54,22 @@ def _images(*shape):
     return torch.randn((ROOM, IMAGES, *shape))
 
 
-CONVOLUTIONS = [  # inputs, outputs, side, stride, height, width
-    (3, 5, 3, 1, 6, 5),
-    (16, 16, 3, 1, 4, 8),  # in 16 bits two pixels at a time
-    (24, 16, 3, 1, 4, 8),  # not so: 24 is no power of two
-    (16, 32, 1, 1, 4, 4),
-    (8, 40, 3, 2, 6, 6),
-    (8, 40, 1, 2, 5, 5),
-    (130, 20, 3, 1, 2, 2),  # in 16 bits one place of the kernel at a time
-    (20, 130, 1, 1, 1, 1),  # dense
+CONVOLUTIONS = [  # inputs, outputs, side, stride, height, width, bias
+    (3, 5, 3, 1, 6, 5, True),
+    (16, 16, 3, 1, 4, 8, True),  # in 16 bits two pixels at a time
+    (24, 16, 3, 1, 4, 8, False),  # not so: 24 is no power of two
+    (16, 32, 1, 1, 4, 4, False),
+    (8, 40, 3, 2, 6, 6, False),
+    (8, 40, 1, 2, 5, 5, True),
+    (130, 20, 3, 1, 2, 2, True),  # in 16 bits one place of the kernel at a time
+    (20, 130, 1, 1, 1, 1, True),  # dense
 ]
 
 
 @both_precisions
 @pytest.mark.parametrize("sizes", CONVOLUTIONS, ids=str)
-@pytest.mark.parametrize("bias", [True, False], ids=["bias", "plain"])
-def test_convolutions_are_those_of_torch(sizes, bias, dtype):
-    inputs, outputs, side, stride, height, width = sizes
+def test_convolutions_are_those_of_torch(sizes, dtype):
+    inputs, outputs, side, stride, height, width, bias = sizes
     count = outputs * inputs * side**2
     size = count + outputs * bias
     rows = 0.2 * torch.randn((ROOM, size))
@@ -122,9 +120,9 @@ def test_pooling_is_that_of_torch(relu, dtype):
 
 
 @both_precisions
-@pytest.mark.parametrize("shortcut", [True, False], ids=["shortcut", "alone"])
 @pytest.mark.parametrize(
-    ("channels", "groups", "height", "relu"), [(8, 2, 3, True), (16, 4, 5, False), (4, 1, 2, True)]
+    ("channels", "groups", "height", "relu", "shortcut"),
+    [(8, 2, 3, True, True), (16, 4, 5, False, True), (4, 1, 2, True, False)],
 )
 def test_norms_are_those_of_torch(channels, groups, height, relu, shortcut, dtype):
     rows = torch.randn((ROOM, 2 * channels))
@@ -191,47 +189,45 @@ class _Own(nn.Module):
 
 
 def _models():
-    plain = [nn.Conv2d(2, 16, 3, padding=1), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(16, 9, 1)]
-    plain += [nn.ReLU(), nn.Flatten(), nn.Linear(144, 20), nn.ReLU(), nn.Linear(20, 5)]
+    plain = [nn.Conv2d(2, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 9, 3, padding=1)]
+    plain += [nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(36, 5)]
+    pooled = [nn.Conv2d(2, 16, 3, padding=1), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(16, 9, 1)]
+    pooled += [nn.ReLU(), nn.Flatten(), nn.Linear(36, 20), nn.ReLU(), nn.Linear(20, 5)]
     return {
         "own": _Own(),
-        "pooled at once": nn.Sequential(*plain),
-        "cnn8": build_model("cnn8", (2, 8, 8), 5, widths=(16, 8, 8), hidden=8),
+        "plain": nn.Sequential(*plain),
+        "pooled at once": nn.Sequential(*pooled),
     }
 
 
 @both_precisions
 @pytest.mark.parametrize("name", _models())
 def test_models_train_as_with_autograd(name, dtype):
-    module, shape, mean, std = _models()[name], (2, 8, 8), (100.0, 110.0), (50.0, 60.0)
+    module, shape = _models()[name], (2, 4, 4)
+    mean, std = torch.tensor([100.0, 110.0]), torch.tensor([50.0, 60.0])
     layout = Layout(module)
-    model = stack(module.to(DEVICE), layout, shape, mean, std)
+    model = stack(module.to(DEVICE), layout, shape, mean.tolist(), std.tolist())
     rows = layout.read(module).cpu() + 0.05 * torch.randn((ROOM, layout.size))
     arena = _arena(rows.clone(), model.width, dtype, images=3)
     pictures = torch.randint(0, 256, (20, *shape), dtype=torch.uint8)
     labels, samples = torch.randint(0, 5, (20,)), torch.randint(0, 20, (ROOM, 2, 3))
-    model.load(arena)
-    on_device = [each.to(DEVICE) for each in (pictures, samples)]
-    for step in range(2):
-        scores = model.scores(arena, *on_device, step, keep=True)
-        model.descend(arena, scores, labels[samples[:, step]].to(DEVICE))
-    tried = model.scores(arena, *on_device, 0, keep=False)
+    given = [each.to(DEVICE) for each in (pictures, labels, samples)]
+    model.train(arena, *given)
+    tried = model.score(arena, given[0], given[2])
+    images = (pictures.double() - mean.view(-1, 1, 1)) / std.view(-1, 1, 1)
+    close = 1e-5 if dtype == torch.float32 and INTERPRETED else 0.1  # a bit may turn a ReLU on
     for client in range(CLIENTS):
         own = copy.deepcopy(module).double().cpu()
         layout.write(rows[client], own)
         for some in samples[client]:
-            images = pictures[some].double() - torch.tensor(mean).view(-1, 1, 1)
-            images /= torch.tensor(std).view(-1, 1, 1)
-            loss = nn.functional.cross_entropy(own(images), labels[some])
+            loss = nn.functional.cross_entropy(own(images[some]), labels[some])
             back = torch.autograd.grad(loss, list(own.parameters()))
             with torch.no_grad():
                 for weights, gradient in zip(own.parameters(), back, strict=True):
                     weights -= LR * gradient
         moved = layout.read(own) - rows[client]
-        # A last bit may turn a ReLU on or off, which is far more than the bit.
         off = (arena.rows[client].cpu() - rows[client] - moved).norm() / moved.norm()
-        assert off < (1e-5 if dtype == torch.float32 and INTERPRETED else 0.05)
-        images = pictures[samples[client, 0]].double() - torch.tensor(mean).view(-1, 1, 1)
-        wanted = own(images / torch.tensor(std).view(-1, 1, 1)).detach()
-        assert torch.allclose(tried[client].double().cpu(), wanted, atol=0.02)
+        assert off < close
+        wanted = own(images[samples[client, 0]]).detach()
+        assert (tried[client].double().cpu() - wanted).norm() / wanted.norm() < close
     assert torch.equal(arena.rows[CLIENTS:].cpu(), rows[CLIENTS:])

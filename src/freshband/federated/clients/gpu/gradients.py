@@ -1,7 +1,7 @@
-# mypy: allow-untyped-defs, allow-incomplete-defs
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # ruff: noqa: N803, N806, SIM102
-# Triton's language only looks like Python: pointers and tensors have no types, names in capitals are
-# constants of the compilation, and an ``if`` on those must stand alone.
+# Triton's language only looks like Python: pointers and tensors have no types, names in capitals
+# are constants of the compilation, and an ``if`` on those must stand alone.
 """Triton kernels that compute a layer's gradients for many clients at once, and move its weights.
 
 Arrays lie as in `freshband.federated.clients.gpu.kernels`, of which these kernels go the way back.

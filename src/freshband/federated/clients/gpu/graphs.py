@@ -190,7 +190,7 @@ class GraphedClients:
 
 
 class _Model(Protocol):
-    """Trains and scores the clients of an arena in work for the GPU alone, which can be recorded."""
+    """Trains and scores the clients of an arena by work for the GPU alone, to be recorded."""
 
     width: int
 
@@ -241,9 +241,8 @@ class _Recorder:
         key = (kind, steps, images)
         if key not in self.plans or self.plans[key].arena.room < clients:
             self.plans.pop(key, None)
-            self.plans[key] = self._record(
-                kind, steps, images, -(-clients // self.step) * self.step
-            )
+            room = -(-clients // self.step) * self.step
+            self.plans[key] = self._record(kind, steps, images, room)
         return self.plans[key]
 
     def _record(self, kind: str, steps: int, images: int, room: int) -> _Plan:

@@ -1,7 +1,7 @@
-# mypy: allow-untyped-defs, allow-incomplete-defs
-# ruff: noqa: N803, N806, SIM102
-# Triton's language only looks like Python: pointers and tensors have no types, names in capitals are
-# constants of the compilation, and an ``if`` on those must stand alone.
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# ruff: noqa: N803, N806
+# Triton's language only looks like Python: pointers and tensors have no types, and names in
+# capitals are constants of the compilation.
 """Triton kernels that compute a layer of many clients at once, forward.
 
 The activations of all clients lie in one array, client by client, image by image, pixel by pixel,
@@ -18,13 +18,15 @@ from __future__ import annotations
 
 from typing import Any
 
+__all__ = ["convolve", "convolve_images", "gather_patches", "jit", "normalise", "tl"]
+
 try:
     import triton.language as tl
     from triton import jit
 except ImportError:  # without Triton the module must still import; nothing is ever launched
-    tl: Any = None  # type: ignore[no-redef]
+    tl = None
 
-    def jit(function: Any = None, **options: Any) -> Any:  # type: ignore[no-redef]
+    def jit(function: Any = None, **options: Any) -> Any:
         """Leave a kernel as it is."""
         return jit if function is None else function
 

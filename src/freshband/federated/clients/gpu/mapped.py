@@ -46,7 +46,7 @@ class MappedModel:
         for part in module.modules():
             if _is_plain(part):
                 part.__class__ = _ProductConv2d
-                part.clients = clients
+                part.clients = clients  # type: ignore[assignment]
         self._module = module
         self._layout = layout
         self._dtype = dtype
@@ -130,9 +130,9 @@ def _is_plain(part: nn.Module) -> bool:
 class _ProductConv2d(nn.Conv2d):
     """A convolution that trains as a matrix product of the pixels under each kernel.
 
-    Mapped over clients, that is one batched product. A convolution would become a grouped one, whose
-    weights' gradients cuDNN computes so slowly that they take half of ResNet-18's time. Without
-    training it is a convolution, which takes less memory.
+    Mapped over clients, that is one batched product. A convolution would become a grouped one,
+    whose weights' gradients cuDNN computes so slowly that they take half of ResNet-18's time.
+    Outside training it is a convolution, which takes less memory.
     """
 
     clients: int

@@ -1,9 +1,9 @@
 """A module as a stack of layers that compute all clients at once, where its parts allow it.
 
-`stack` traces a module with `torch.fx`, so it takes any class whose forward calls nothing but these:
-3×3 and 1×1 convolutions, GroupNorm, ReLU, 2×2 max-pooling after a convolution, the mean over
-pixels, flattening, dense layers, and sums of two ways from one point to another (residual blocks).
-What else a module calls, or how, is told by the error.
+`stack` traces a module with `torch.fx`, so it takes modules of any class that compute nothing but
+these: 3×3 and 1×1 convolutions, GroupNorm, ReLU, 2×2 max-pooling after a convolution, the mean over
+pixels, flattening, dense layers, and sums of two branches (residual blocks). For any other module
+the error says what is not supported.
 """
 
 from __future__ import annotations
@@ -21,8 +21,16 @@ from torch import fx, nn
 from freshband.federated.clients.base import Layout
 from freshband.federated.clients.gpu import kernels
 from freshband.federated.clients.gpu.layers import (
-    Arena, Chain, Conv, Flatten, Layer, Mean, Norm, Residual, Weights,
-)  # fmt: skip
+    Arena,
+    Chain,
+    Conv,
+    Flatten,
+    Layer,
+    Mean,
+    Norm,
+    Residual,
+    Weights,
+)
 from freshband.federated.clients.gpu.tiles import power_of_two, tiles
 
 __all__ = ["Stack", "UnsupportedModuleError", "stack"]
@@ -289,18 +297,8 @@ class _Builder:
         if not plain:
             _refuse(f"{path!r} is no plain convolution of 3×3 or 1×1 pixels that keeps the sides")
         self.shape = (part.out_channels, -(-height // stride), -(-width // stride))
-        layers.append(
-            Conv(
-                self._weights(path),
-                part.bias is not None,
-                inputs,
-                part.out_channels,
-                side,
-                stride,
-                height,
-                width,
-            )  # fmt: skip
-        )
+        weights, biased = self._weights(path), part.bias is not None
+        layers.append(Conv(weights, biased, inputs, part.out_channels, side, stride, height, width))
 
     def _dense(self, layers: list[Layer], path: str, part: nn.Linear) -> None:
         if self.shape[1:] != (1, 1):

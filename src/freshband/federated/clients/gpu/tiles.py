@@ -42,7 +42,7 @@ class WeightTile(NamedTuple):
 def conv_tile(
     columns: int, depth: int, width: int, dtype: torch.dtype, *, back: bool = False
 ) -> ConvTile:
-    """Return the tile of a convolution to ``columns`` from ``depth`` channels, or of its way back."""
+    """Return the tile of a convolution, forward or back, from ``depth`` channels to ``columns``."""
     low = dtype != torch.float32
     large = columns == 256 if back else columns >= 256
     wide = min(256 if large and low else 128, max(16, power_of_two(columns)))
