@@ -157,20 +157,7 @@ def worker(name, way, precision, room):
 
 
 WAVES = [
-    [
-        ("resnet18", "mapped", "tf32", 4),
-        ("resnet18", "mapped", "tf32", 10),
-        ("resnet18", "mapped", "bf16", 10),
-        ("cnn8", "mapped", "tf32", 4),
-        ("cnn8", "mapped", "tf32", 10),
-        ("cnn8", "mapped", "bf16", 10),
-        ("cnn8", "vmap", "tf32", 20),
-        ("cnn8", "streams", "tf32", 20),
-        ("resnet18", "streams", "tf32", 20),
-        ("cnn8", "kernels", "tf32", 20),
-        ("cnn8", "kernels", "bf16", 20),
-        ("resnet18", "kernels", "bf16", 20),
-    ],
+    [(name, "kernels", precision, 40) for name in CLASSES for precision in ("bf16", "tf32")],
 ]
 
 

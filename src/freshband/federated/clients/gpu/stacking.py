@@ -208,7 +208,7 @@ class _Builder:
         ways = Counter(self.forks.values())
         for node in self.graph.nodes:
             if node is not last and len(node.users) != 1 + ways[node]:
-                _refuse(f"what {_name(node)} returns goes more ways, or fewer, than sums join")
+                _refuse(f"the output of {_name(node)} goes to other places than one layer or a sum")
         return self._chain(first, last.all_input_nodes[0])
 
     def _chain(self, first: fx.Node, last: fx.Node) -> Chain:
@@ -225,7 +225,7 @@ class _Builder:
             else:
                 part = self._part(node)
                 if type(part) not in self.rules:
-                    _refuse(f"{_name(node)} is a {type(part).__name__}, for which there is none")
+                    _refuse(f"{_name(node)}, of type {type(part).__name__}, has no kernel")
                 self.rules[type(part)](layers, str(node.target), part)
         for before, after in pairwise(layers):
             if isinstance(before, Conv) and isinstance(after, Conv):
@@ -256,7 +256,7 @@ class _Builder:
             return nn.ReLU()
         if node.target in _FLATTENS:
             return nn.Flatten(*(node.args[1:] or (0,)), **node.kwargs)  # type: ignore[arg-type]
-        _refuse(f"it calls {_name(node)}, for which there is none")
+        _refuse(f"it calls {_name(node)}, which has no kernel")
 
     def _weights(self, path: str) -> Weights:
         if path in self.called:
