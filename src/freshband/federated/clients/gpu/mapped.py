@@ -71,9 +71,11 @@ class MappedModel:
         """Return float32 scores, shape (clients, images, classes), of the samples of step 0."""
         self._module.eval()
         with torch.no_grad():
-            mapped = torch.func.vmap(self._call)
+            parameters = self._parameters(arena.rows)
+            # vmap asks norms for their inputs' order, and cannot tell channels-last
+            parameters = {name: value.contiguous() for name, value in parameters.items()}
             some = self._images(images[samples[:, 0]])
-            found: torch.Tensor = mapped(self._parameters(arena.rows), some)
+            found: torch.Tensor = torch.func.vmap(self._call)(parameters, some)
             return found
 
     def _descend(self, *step: torch.Tensor) -> None:
