@@ -91,7 +91,7 @@ class Graphed:
             together=room,
         )
         self.train()
-        model = getattr(getattr(self.clients, "_recorder", None), "model", None)
+        model = getattr(self.clients, "_model", None)
         self.compiled = getattr(model, "_compiled", None) is not None
 
     def train(self):

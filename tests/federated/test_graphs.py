@@ -112,7 +112,7 @@ def test_a_compiled_module_trains_the_same():
     clients.train(jobs, LR)
     for job, want in zip(jobs, _loop(module, dataset, jobs), strict=True):
         assert _distance(job.out.double().cpu(), want) < TOLERANCE["tf32"]
-    assert clients._recorder.model._sizes == {16}  # it was compiled
+    assert clients._model._sizes == {16}  # it was compiled
     clients.close()
 
 

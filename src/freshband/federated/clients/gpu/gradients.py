@@ -9,7 +9,14 @@ Arrays lie as in `freshband.federated.clients.gpu.kernels`, of which these kerne
 
 from __future__ import annotations
 
-from freshband.federated.clients.gpu.kernels import jit, load_pixels, load_weights, per_channel, tl
+from freshband.federated.clients.gpu.kernels import (
+    jit,
+    load_pixels,
+    load_weights,
+    per_channel,
+    tile_of_program,
+    tl,
+)
 
 
 @jit
@@ -33,9 +40,7 @@ def convolve_back(
     WO: tl.constexpr = (W + STRIDE - 1) // STRIDE
     COLS: tl.constexpr = (CI + BN - 1) // BN
     DEPTH: tl.constexpr = (CO + BK - 1) // BK
-    tile = tl.program_id(0)
-    m = tile // COLS * BM + tl.arange(0, BM)
-    n = tile % COLS * BN + tl.arange(0, BN)
+    _, m, n = tile_of_program(COLS, BM, BN)
     k = tl.arange(0, BK)
     inside = m < M
     image = m // (H * W)

@@ -21,7 +21,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from typing import Any, Literal, Protocol, TypeVar, final
+from typing import Any, Literal, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -125,15 +125,18 @@ class GraphedClients:
         self._together = together or _TOGETHER[self.way]
         if self.way == "mapped":
             model = MappedModel(module, self.layout, dataset, dtype, self._together)
-        step = _STEP if self.way == "kernels" else self._together
-        self._recorder = _Recorder(model, self.layout.size, dataset, dtype, precision, step)
+        self._model = model
+        self._dtype = dtype
+        self._precision = precision
+        self._plans: dict[tuple[str, int, int], _Plan] = {}
+        self._pool: Any = None  # of memory, for all graphs
 
     def train(self, jobs: Sequence[Job], lr: float) -> None:
         """Run the local training of all jobs; see `LocalTraining.train`."""
         with torch.cuda.device(self._device):
             for _, alike in groupby(jobs, key=lambda job: job.batches.shape):
                 for some in _cut(list(alike), self._together):
-                    self._recorder.train(some, lr)
+                    self._train(some, lr)
 
     def count_correct(self, trials: Sequence[Trial]) -> npt.NDArray[np.int64]:
         """Count correct answers; see `LocalTraining.count_correct`."""
@@ -182,74 +185,42 @@ class GraphedClients:
             sent = _send(index, self._device)
             at = sent[:, :size]
             real = torch.arange(size, device=self._device) < sent[:, size:]
-            yield self._recorder.scores([model for model, _ in some], at, test), at, real
+            plan = self._plan("test" if test else "try", 1, size, len(some))
+            _place([model for model, _ in some], plan.arena.rows)
+            plan.samples[: len(some), 0] = at
+            plan.arena.count.fill_(len(some))
+            plan.graph.replay()
+            yield plan.scores[: len(some)], at, real
 
-    def close(self) -> None:
-        """Give back the graphs and their memory."""
-        self._recorder.close()
-
-
-class _Model(Protocol):
-    """Trains and scores the clients of an arena by work for the GPU alone, to be recorded."""
-
-    width: int
-
-    def train(
-        self, arena: Arena, images: torch.Tensor, labels: torch.Tensor, samples: torch.Tensor
-    ) -> None:
-        """Take the steps of samples of the shape (room, steps, images) with the arena's rows."""
-        ...
-
-    def score(self, arena: Arena, images: torch.Tensor, samples: torch.Tensor) -> torch.Tensor:
-        """Return float32 scores of samples (room, images), shape (room, images, classes)."""
-        ...
-
-
-@dataclasses.dataclass
-class _Plan:
-    """A recorded graph and the memory it reads and writes."""
-
-    arena: Arena
-    samples: torch.Tensor
-    scores: torch.Tensor
-    graph: torch.cuda.CUDAGraph
-
-
-class _Recorder:
-    """Records a model's work once for every shape of batches, and replays it."""
-
-    def __init__(
-        self,
-        model: _Model,
-        size: int,
-        dataset: Dataset,
-        dtype: torch.dtype,
-        precision: Precision,
-        step: int,
-    ) -> None:
-        self.model = model
-        self.size = size
-        self.dataset = dataset
-        self.dtype = dtype
-        self.precision = precision
-        self.step = step
-        self.plans: dict[tuple[str, int, int], _Plan] = {}
-        self.pool: Any = None
+    def _train(self, jobs: Sequence[Job], lr: float) -> None:
+        """Train jobs with batches of one shape, all at once."""
+        batches = np.stack([job.batches for job in jobs])
+        n, steps, images = batches.shape
+        plan = self._plan("train", steps, images, n)
+        starts, outs = [job.start for job in jobs], [job.out for job in jobs]
+        _place(starts, plan.arena.rows)
+        plan.samples[:n] = _send(batches, self._device)
+        plan.arena.count.fill_(n)
+        plan.arena.lr.fill_(lr)
+        plan.graph.replay()
+        torch._foreach_copy_(outs, starts)
+        torch._foreach_sub_(outs, list(plan.arena.rows[:n].unbind()))
+        torch._foreach_div_(outs, lr)
 
     def _plan(self, kind: str, steps: int, images: int, clients: int) -> _Plan:
         """Return a graph with room enough; a larger one takes the place of a smaller."""
         key = (kind, steps, images)
-        if key not in self.plans or self.plans[key].arena.room < clients:
-            self.plans.pop(key, None)
-            room = -(-clients // self.step) * self.step
-            self.plans[key] = self._record(kind, steps, images, room)
-        return self.plans[key]
+        if key not in self._plans or self._plans[key].arena.room < clients:
+            self._plans.pop(key, None)
+            step = _STEP if self.way == "kernels" else self._together
+            self._plans[key] = self._record(kind, steps, images, -(-clients // step) * step)
+        return self._plans[key]
 
     def _record(self, kind: str, steps: int, images: int, room: int) -> _Plan:
-        device = self.dataset.train_images.device
+        device = self._device
         arena = Arena(
-            rows=torch.zeros((room, self.size), device=device),
-            low=torch.zeros((room, self.model.width), dtype=self.dtype, device=device),
+            rows=torch.zeros((room, self.layout.size), device=device),
+            low=torch.zeros((room, self._model.width), dtype=self._dtype, device=device),
             count=torch.zeros(1, dtype=torch.int32, device=device),
             lr=torch.zeros(1, device=device),
             images=images,
@@ -262,55 +233,37 @@ class _Recorder:
         )
         stream = torch.cuda.Stream(device)
         stream.wait_stream(torch.cuda.current_stream(device))
-        with _multiplying(self.precision):
+        with _multiplying(self._precision):
             with torch.cuda.stream(stream):
                 self._run(plan, kind)  # compiles, and lets libraries set themselves up
-            with torch.cuda.graph(plan.graph, pool=self.pool, stream=stream):
+            with torch.cuda.graph(plan.graph, pool=self._pool, stream=stream):
                 self._run(plan, kind)
-        self.pool = plan.graph.pool()  # graphs run one after the other and may share memory
+        self._pool = plan.graph.pool()  # graphs run one after the other and may share memory
         torch.cuda.current_stream(device).wait_stream(stream)
         return plan
 
     def _run(self, plan: _Plan, kind: str) -> None:
         data = self.dataset
         if kind == "train":
-            self.model.train(plan.arena, data.train_images, data.train_labels, plan.samples)
+            self._model.train(plan.arena, data.train_images, data.train_labels, plan.samples)
         else:
             images = data.test_images if kind == "test" else data.train_images
-            plan.scores.copy_(self.model.score(plan.arena, images, plan.samples))
-
-    def train(self, jobs: Sequence[Job], lr: float) -> None:
-        """Train jobs with batches of one shape."""
-        batches = np.stack([job.batches for job in jobs])
-        n, steps, images = batches.shape
-        plan = self._plan("train", steps, images, n)
-        arena = plan.arena
-        _place([job.start for job in jobs], arena.rows)
-        plan.samples[:n] = _send(batches, arena.rows.device)
-        arena.count.fill_(n)
-        arena.lr.fill_(lr)
-        plan.graph.replay()
-        outs = [job.out for job in jobs]
-        torch._foreach_copy_(outs, [job.start for job in jobs])
-        torch._foreach_sub_(outs, list(arena.rows[:n].unbind()))
-        torch._foreach_div_(outs, lr)
-
-    def scores(
-        self, models: Sequence[torch.Tensor], samples: torch.Tensor, test: bool
-    ) -> torch.Tensor:
-        """Return float32 scores, shape (models, samples, classes)."""
-        n, images = samples.shape
-        plan = self._plan("test" if test else "try", 1, images, n)
-        _place(models, plan.arena.rows)
-        plan.samples[:n, 0] = samples
-        plan.arena.count.fill_(n)
-        plan.graph.replay()
-        return plan.scores[:n]
+            plan.scores.copy_(self._model.score(plan.arena, images, plan.samples))
 
     def close(self) -> None:
-        """Give back memory."""
-        self.plans.clear()
-        self.pool = None
+        """Give back the graphs and their memory."""
+        self._plans.clear()
+        self._pool = None
+
+
+@dataclasses.dataclass
+class _Plan:
+    """A recorded graph and the memory it reads and writes."""
+
+    arena: Arena
+    samples: torch.Tensor
+    scores: torch.Tensor
+    graph: torch.cuda.CUDAGraph
 
 
 def _place(models: Sequence[torch.Tensor], rows: torch.Tensor) -> None:

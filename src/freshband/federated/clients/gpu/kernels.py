@@ -58,6 +58,14 @@ def load_weights(
 
 
 @jit
+def tile_of_program(COLUMNS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    """Return the number of a program's row of tiles, and its rows and columns."""
+    tile = tl.program_id(0)
+    row = tile // COLUMNS
+    return row, row * BM + tl.arange(0, BM), tile % COLUMNS * BN + tl.arange(0, BN)
+
+
+@jit
 def per_channel(value, GROUPS: tl.constexpr, C: tl.constexpr):
     """Give each of C channels the number of its group."""
     return tl.reshape(tl.broadcast_to(value[:, None], (GROUPS, C // GROUPS)), (C,))
@@ -153,9 +161,7 @@ def convolve(
     WO: tl.constexpr = (W + STRIDE - 1) // STRIDE
     COLS: tl.constexpr = (CO + BN - 1) // BN
     DEPTH: tl.constexpr = (CI + BK - 1) // BK
-    tile = tl.program_id(0)
-    m = tile // COLS * BM + tl.arange(0, BM)
-    n = tile % COLS * BN + tl.arange(0, BN)
+    row, m, n = tile_of_program(COLS, BM, BN)
     k = tl.arange(0, BK)
     inside = m < M
     top = m % (HO * WO) // WO * STRIDE - PAD
@@ -193,7 +199,7 @@ def convolve(
             best = tl.maximum(best, 0.0)
         best = tl.reshape(best, (BM // 4, BN))
         won = tl.reshape(won, (BM // 4, BN))
-        out_m = tile // COLS * (BM // 4) + tl.arange(0, BM // 4)
+        out_m = row * (BM // 4) + tl.arange(0, BM // 4)
         at = client * (M // 4) * CO + out_m[:, None] * CO + n[None, :]
         mask = (out_m < M // 4)[:, None] & (n < CO)[None, :]
         tl.store(y + at, best, mask=mask)

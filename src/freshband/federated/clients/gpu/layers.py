@@ -135,11 +135,10 @@ class Conv:
         )  # fmt: skip
         if self.pool:
             code = torch.empty_like(y, dtype=torch.uint8)
-        kernels.convolve[tiles(rows, tile.block) * tiles(self.outputs, tile.columns), arena.room](
+        kernels.convolve[tiles(rows, tile["BM"]) * tiles(self.outputs, tile["BN"]), arena.room](
             x, self.weights.of(arena), self.weights.of(arena, self.size), y, code, arena.count,
             arena.low.stride(0), rows, XS=x.shape[-1], STRIDE=self.stride, BIAS=self.biased,
-            RELU=self.relu, POOL=self.pool, BM=tile.block, BN=tile.columns, BK=tile.depth,
-            num_warps=tile.warps, num_stages=tile.stages, **self._constants(),
+            RELU=self.relu, POOL=self.pool, **tile, **self._constants(),
         )  # fmt: skip
         if keep:
             self.kept = (x, y, code)
@@ -173,12 +172,11 @@ class Conv:
             weights = arena.low[:, at : at + self.size]
             weights = weights.view(arena.room, self.outputs, self.side**2, self.inputs)
             weights = weights.transpose(1, 3).contiguous()
-        grid = tiles(rows, tile.block) * tiles(self.inputs, tile.columns), arena.room
+        grid = tiles(rows, tile["BM"]) * tiles(self.inputs, tile["BN"]), arena.room
         gradients.convolve_back[grid](
             g, weights, x, x if extra is None else extra, gx, arena.count, weights.stride(0), rows,
             STRIDE=self.stride, MASK=self.masks, EXTRA=extra is not None, TURNED=turned,
-            BM=tile.block, BN=tile.columns, BK=tile.depth, num_warps=tile.warps,
-            num_stages=tile.stages, **self._constants(),
+            **tile, **self._constants(),
         )  # fmt: skip
         return gx
 
@@ -198,25 +196,20 @@ class Conv:
         rows = arena.images * g.shape[2] * g.shape[3]
         channels = x.shape[-1]  # the first layer's patches are padded
         paired = self.stride == 1 and self.width % 2 == 0 and power_of_two(channels) == channels
-        tile = weight_tile(self.outputs, self.inputs, self.side, x.dtype, rows, paired=paired)
-        pairs = tile.way == "pairs"
-        span = self.weights.size
-        parts = torch.empty((tile.splits * (2 if pairs else 1), arena.room, span), device=x.device)
-        constants = {
-            "XS": channels, "BIAS": self.biased, "SPLITS": tile.splits, "BM": tile.block,
-            "num_warps": tile.warps, "num_stages": tile.stages, **self._constants(),
-        }  # fmt: skip
-        if pairs:
-            gradients.correlate_pairs[self.side, arena.room, tile.splits](
-                x, g, parts, arena.count, rows, arena.room, span, **constants
-            )
+        way, tile = weight_tile(self.outputs, self.inputs, self.side, x.dtype, rows, paired=paired)
+        splits, span = tile["SPLITS"], self.weights.size
+        parts = torch.empty((splits * (1 + (way == "pairs")), arena.room, span), device=x.device)
+        given = (x, g, parts, arena.count, rows, arena.room, span)
+        constants = {"XS": channels, "BIAS": self.biased, **tile, **self._constants()}
+        if way == "pairs":
+            del constants["BO"], constants["BI"]
+            gradients.correlate_pairs[self.side, arena.room, splits](*given, **constants)
         else:
-            count = tiles(self.outputs, tile.outputs) * tiles(self.inputs, tile.inputs)
-            places = self.side if tile.way == "rows" else self.side**2
-            gradients.correlate[count * places, arena.room, tile.splits](
-                x, g, parts, arena.count, rows, arena.room, span, STRIDE=self.stride,
-                TRIPLE=tile.way == "rows", BO=tile.outputs, BI=tile.inputs, **constants,
-            )  # fmt: skip
+            count = tiles(self.outputs, tile["BO"]) * tiles(self.inputs, tile["BI"])
+            places = self.side if way == "rows" else self.side**2
+            gradients.correlate[count * places, arena.room, splits](
+                *given, STRIDE=self.stride, TRIPLE=way == "rows", **constants
+            )
         self.weights.descend(arena, parts)
 
 
