@@ -35,17 +35,14 @@ def convolve_back(
     client = tl.program_id(1).to(tl.int64)
     if client >= tl.load(count):
         return
-    PAD: tl.constexpr = KS // 2
-    HO: tl.constexpr = (H + STRIDE - 1) // STRIDE
-    WO: tl.constexpr = (W + STRIDE - 1) // STRIDE
-    COLS: tl.constexpr = (CI + BN - 1) // BN
-    DEPTH: tl.constexpr = (CO + BK - 1) // BK
-    _, m, n = tile_of_program(COLS, BM, BN)
-    k = tl.arange(0, BK)
+    _, m, n = tile_of_program(CI, BM, BN)
     inside = m < M
     image = m // (H * W)
-    bottom = m % (H * W) // W + PAD
-    right = m % W + PAD
+    bottom = m % (H * W) // W + KS // 2
+    right = m % W + KS // 2
+    HO: tl.constexpr = (H + STRIDE - 1) // STRIDE
+    WO: tl.constexpr = (W + STRIDE - 1) // STRIDE
+    DEPTH: tl.constexpr = (CO + BK - 1) // BK
     g += client * (M // (H * W)) * (HO * WO * CO)
     w += client * stride_w
     acc = tl.zeros((BM, BN), tl.float32)
@@ -53,7 +50,7 @@ def convolve_back(
         tap = turn // DEPTH
         up = bottom - tap // KS
         over = right - tap % KS
-        ks = turn % DEPTH * BK + k
+        ks = turn % DEPTH * BK + tl.arange(0, BK)
         seen = inside & (up >= 0) & (up < HO * STRIDE) & (over >= 0) & (over < WO * STRIDE)
         if STRIDE > 1:
             seen = seen & (up % STRIDE == 0) & (over % STRIDE == 0)

@@ -59,10 +59,11 @@ def load_weights(
 
 @jit
 def tile_of_program(COLUMNS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
-    """Return the number of a program's row of tiles, and its rows and columns."""
+    """Return which row of tiles a program computes, and the tile's rows and columns."""
+    TILES: tl.constexpr = (COLUMNS + BN - 1) // BN
     tile = tl.program_id(0)
-    row = tile // COLUMNS
-    return row, row * BM + tl.arange(0, BM), tile % COLUMNS * BN + tl.arange(0, BN)
+    row = tile // TILES
+    return row, row * BM + tl.arange(0, BM), tile % TILES * BN + tl.arange(0, BN)
 
 
 @jit
@@ -159,15 +160,14 @@ def convolve(
     PAD: tl.constexpr = KS // 2
     HO: tl.constexpr = (H + STRIDE - 1) // STRIDE
     WO: tl.constexpr = (W + STRIDE - 1) // STRIDE
-    COLS: tl.constexpr = (CO + BN - 1) // BN
+    x += client * (M // (HO * WO)) * (H * W * XS)
+    w += client * stride_w
     DEPTH: tl.constexpr = (CI + BK - 1) // BK
-    row, m, n = tile_of_program(COLS, BM, BN)
+    row, m, n = tile_of_program(CO, BM, BN)
     k = tl.arange(0, BK)
     inside = m < M
     top = m % (HO * WO) // WO * STRIDE - PAD
     left = m % WO * STRIDE - PAD
-    x += client * (M // (HO * WO)) * (H * W * XS)
-    w += client * stride_w
     pixel = (m // (HO * WO) * H + top) * W + left
     acc = tl.zeros((BM, BN), tl.float32)
     for turn in range(KS * KS * DEPTH):
