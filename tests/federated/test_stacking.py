@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from freshband.federated.clients.base import Layout
-from freshband.federated.clients.gpu.layers import Conv, Mean, Norm, Residual
+from freshband.federated.clients.gpu.layers import Conv, Flatten, Mean, Norm, Residual
 from freshband.federated.clients.gpu.stacking import UnsupportedModuleError, stack
 from freshband.federated.models import build_model
 
@@ -63,7 +63,15 @@ class _Own(nn.Module):
         else:
             y = self.last(self.inner(x))
         x = x + (y.mean((2, 3), keepdim=True) if self.how == "halved" else y)
-        return self.end(self.pool(x.relu()).flatten(1))
+        return self.end(torch.flatten(self.pool(x.relu()), start_dim=1))
+
+
+def test_a_layer_may_be_called_anything():
+    module = nn.Sequential()
+    module.add_module("add", nn.Conv2d(3, 16, 3, padding=1))
+    module.add_module("relu", nn.Flatten())
+    module.add_module("flatten", nn.Linear(4096, 10))
+    assert [type(layer) for layer in _stack(module).chain.layers] == [Conv, Flatten, Conv]
 
 
 def test_a_users_model_stacks():
@@ -110,7 +118,7 @@ def _shared():
         (nn.Sequential(nn.Conv2d(3, 16, 3, padding=1)), "it does not end with a dense layer"),
         (nn.Sequential(nn.Conv2d(3, 200, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
                        nn.Linear(200, 10)), "its first convolution has more than 128"),
-        (nn.Sequential(nn.Conv2d(3, 12, 1), nn.GroupNorm(3, 12)), "'1' is a GroupNorm whose"),
+        (nn.Sequential(nn.Conv2d(3, 12, 1), nn.GroupNorm(3, 12)), "'1' is a GroupNorm without"),
         (nn.Sequential(nn.Conv2d(3, 12, 1), nn.MaxPool2d(3)), "'1' is no 2×2 max-pooling"),
         (nn.Sequential(nn.Conv2d(3, 12, 1), nn.Linear(16, 10)), "'1' is a dense layer of images"),
         (nn.Sequential(nn.ReLU(), nn.Conv2d(3, 12, 1)), "a ReLU follows neither"),

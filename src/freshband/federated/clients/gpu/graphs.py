@@ -50,37 +50,21 @@ _TOGETHER: dict[Way, int] = {"kernels": 40, "mapped": 4}
 
 @final
 class GraphedClients:
-    """Clients side by side on one GPU.
+    """Clients side by side on one GPU, the data set's.
 
-    Parameters
-    ----------
-    module : nn.Module
-        The model; it is copied.
-    dataset : Dataset
-        The data, on the GPU to train on.
-    precision : {"tf32", "float32", "bf16"}, default "tf32"
-        The precision of products. Weights are kept, and sums taken, in float32. With "tf32"
-        factors keep 10 bits of their fraction. With "bf16" they keep 7, and so do the arrays
-        between layers, which halves the traffic.
-    way : {"kernels", "mapped"}, optional
-        How many clients are computed at once; by default "kernels" where it can. It needs Triton,
-        a precision below float32, and layers that it supports.
-    together : int >= 1, optional
-        The largest number of clients in a batch; more are trained one batch after the other. It
-        bounds memory: a client of cnn8 takes 40 MB and one of ResNet-18 300, and with "mapped" 140
-        MB and 1 GB. By default 40 for "kernels", whose batches cost less with fewer clients, and 4
-        for "mapped", whose batches always compute as many.
+    ``precision`` is that of products; weights are kept, and sums taken, in float32. With "tf32"
+    factors keep 10 bits of their fraction. With "bf16" they keep 7, and so do the arrays between
+    layers, which halves the traffic. ``way`` is "kernels" by default where Triton is installed, the
+    precision is below float32 and the module's layers are supported. Otherwise it is "mapped",
+    whose first round compiles the module, which takes up to two minutes.
 
-    Attributes
-    ----------
-    way : {"kernels", "mapped"}
-        The way chosen.
+    ``together`` bounds the number of clients in a batch, and so the memory: a client of cnn8 takes
+    40 MB and one of ResNet-18 300 MB, with "mapped" 280 MB and 1.8 GB in tf32. Larger numbers are
+    trained one batch after the other. Batches of "kernels" cost less with fewer clients; those of
+    "mapped" always compute ``together``.
 
-    Notes
-    -----
     Results repeat bit by bit on the same GPU, whichever clients share a batch. Only `count_correct`
-    and `examine`, which return numbers, wait for the GPU. With "mapped" the first round compiles
-    the module, which takes up to two minutes.
+    and `examine`, which return numbers, wait for the GPU.
     """
 
     def __init__(

@@ -21,28 +21,13 @@ __all__ = ["Arena", "Chain", "Conv", "Flatten", "Layer", "Mean", "Norm", "Residu
 
 @dataclasses.dataclass
 class Arena:
-    """What all layers work on.
+    """What all layers work on; kernels read the tensors when they run."""
 
-    Attributes
-    ----------
-    rows : tensor of float32, shape (room, P)
-        Every client's weights.
-    low : tensor of bfloat16 or float32, shape (room, Q)
-        The weights as the kernels multiply them. Each layer's begin at a multiple of 32 numbers,
-        which the widest loads require.
-    count : tensor of int32, shape (1,)
-        Number of clients to compute, at most ``room``; kernels read it when they run.
-    lr : tensor of float32, shape (1,)
-        Learning rate η.
-    images : int
-        Number of images in a client's batch.
-    """
-
-    rows: torch.Tensor
-    low: torch.Tensor
-    count: torch.Tensor
-    lr: torch.Tensor
-    images: int
+    rows: torch.Tensor  # float32, shape (room, P): every client's weights
+    low: torch.Tensor  # bfloat16 or float32, shape (room, Q): the weights as they are multiplied
+    count: torch.Tensor  # int32, shape (1,): number of clients to compute, at most `room`
+    lr: torch.Tensor  # float32, shape (1,): learning rate η
+    images: int  # in a client's batch
 
     @property
     def room(self) -> int:

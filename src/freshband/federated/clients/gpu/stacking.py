@@ -48,30 +48,18 @@ class UnsupportedModuleError(Exception):
 class Stack:
     """A whole model of all clients.
 
-    Attributes
-    ----------
-    chain : Chain
-        Its layers.
-    first : Conv
-        The first of them, which sees an image as ``columns`` numbers per pixel: the pixels under
-        a kernel of ``side``, padded to a power of two. They are gathered as images are read.
-    weights : list of Weights
-        Where every layer's weights lie.
-    width : int
-        The number Q of numbers in a row of the arena's ``low``.
-    shape : (channels, height, width) of an image
-    mean, std : tensors of float32, shape (channels,)
-        How images are normalised.
+    Its first layer sees an image as ``columns`` numbers per pixel: the pixels under a kernel of
+    ``side``, padded to a power of two. They are gathered as images are read.
     """
 
     chain: Chain
     first: Conv
-    weights: list[Weights]
-    width: int
-    shape: tuple[int, int, int]
+    weights: list[Weights]  # of every layer
+    width: int  # number Q of numbers in a row of the arena's `low`
+    shape: tuple[int, int, int]  # channels, height and width of an image
     side: int
     columns: int
-    mean: torch.Tensor
+    mean: torch.Tensor  # float32, one per channel
     std: torch.Tensor
 
     def train(
@@ -147,7 +135,7 @@ def stack(
         if size:
             places[path] = Weights(at, low_at, size)
             at += size
-            low_at += tiles(size, 32) * 32
+            low_at += tiles(size, 32) * 32  # the widest loads require such addresses
     if at != layout.size:
         _refuse("some of its layers share parameters")
     chain = _Builder(module, places, shape).build()
@@ -187,9 +175,9 @@ class _Builder:
         except Exception as error:  # whatever the module's own code raises when it is traced
             why = (str(error).strip() or type(error).__name__).partition("\n")[0]
             _refuse(f"torch.fx cannot trace it: {why}")
-        self.forks: dict[fx.Node, fx.Node] = {}  # of every sum, where its two ways part
+        self.forks: dict[fx.Node, fx.Node] = {}  # of every sum, the node where its branches begin
         for node in self.graph.nodes:
-            if node.target in _SUMS:
+            if node.op != "call_module" and node.target in _SUMS:
                 self.forks[node] = self._fork(node)
         self.rules: dict[type, Callable[[list[Layer], str, Any], None]] = {
             nn.Conv2d: self._convolve,
@@ -233,7 +221,7 @@ class _Builder:
         return Chain(layers)
 
     def _way_back(self, node: fx.Node) -> Iterator[fx.Node]:
-        """Yield a node and those before it; of a sum, those before its fork."""
+        """Yield a node and those before it; from a sum, go on where its branches begin."""
         yield node
         while node.op != "placeholder":
             if node not in self.forks and len(node.all_input_nodes) != 1:
@@ -255,7 +243,8 @@ class _Builder:
         if node.target in _RELUS:
             return nn.ReLU()
         if node.target in _FLATTENS:
-            return nn.Flatten(*(node.args[1:] or (0,)), **node.kwargs)  # type: ignore[arg-type]
+            given: dict[str, Any] = dict(zip(("start_dim", "end_dim"), node.args[1:], strict=False))
+            return nn.Flatten(**{"start_dim": 0, **given, **node.kwargs})
         _refuse(f"it calls {_name(node)}, which has no kernel")
 
     def _weights(self, path: str) -> Weights:
@@ -295,13 +284,13 @@ class _Builder:
             and part.padding_mode == "zeros"
         )
         if not plain:
-            _refuse(f"{path!r} is no plain convolution of 3×3 or 1×1 pixels that keeps the sides")
+            _refuse(f"{path!r} is no plain convolution of 3×3 or 1×1 pixels with matching padding")
         self.shape = (part.out_channels, -(-height // stride), -(-width // stride))
         weights, biased = self._weights(path), part.bias is not None
         layers.append(Conv(weights, biased, inputs, part.out_channels, side, stride, height, width))
 
     def _dense(self, layers: list[Layer], path: str, part: nn.Linear) -> None:
-        if self.shape[1:] != (1, 1):
+        if self.shape != (part.in_features, 1, 1):
             _refuse(f"{path!r} is a dense layer of images that are not flattened")
         self.shape = (part.out_features, 1, 1)
         weights, biased = self._weights(path), part.bias is not None
@@ -312,8 +301,8 @@ class _Builder:
         fits = 4 <= channels <= 1024 and power_of_two(channels) == channels
         if not part.affine or not fits or groups > channels // 2:
             _refuse(
-                f"{path!r} is a GroupNorm whose channels are no power of two from 4 to 1024, or "
-                "with one channel in a group, or without weights"
+                f"{path!r} is a GroupNorm without weights, with one channel per group, or with a "
+                "number of channels that is no power of two from 4 to 1024"
             )
         layers.append(Norm(self._weights(path), channels, groups, part.eps))
 
@@ -338,8 +327,8 @@ class _Builder:
         )
         if not (fits and isinstance(last, Conv) and last.stride == 1 and not last.pool):
             _refuse(
-                f"{path!r} is no 2×2 max-pooling right after a convolution of stride 1, of sides "
-                "that are powers of two and at most 64 pixels wide"
+                f"{path!r} is no 2×2 max-pooling right after a convolution of stride 1, with sides "
+                "that are powers of two and a width of at most 64 pixels"
             )
         last.pool = True
         self.shape = (channels, height // 2, width // 2)
