@@ -1,13 +1,16 @@
 """The GPU path: same results as the sequential loop, whichever way and however many clients."""
 
+import importlib.util
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from freshband.errors import ParameterError
-from freshband.federated.clients.base import Job, Trial
-from freshband.federated.clients.gpu.graphs import GraphedClients
+from freshband.federated.clients.base import Job, Layout, Trial
+from freshband.federated.clients.gpu.graphs import GraphedClients, _stack
+from freshband.federated.clients.gpu.stacking import UnsupportedModuleError
 from freshband.federated.clients.threads import ThreadedClients
 from freshband.federated.data import load_dataset
 from freshband.federated.models import build_model
@@ -201,3 +204,14 @@ def test_it_wants_the_data_on_a_gpu():
     dataset = _dataset(device="cpu")
     with pytest.raises(ParameterError, match="dataset must be on a GPU"):
         GraphedClients(_model("cnn8", dataset), dataset)
+
+
+def test_kernels_say_what_they_need(monkeypatch):
+    dataset = _dataset(device="cpu")
+    module = _model("cnn8", dataset)
+    layout = Layout(module)
+    with pytest.raises(UnsupportedModuleError, match="the kernels multiply in tf32 or bf16"):
+        _stack(module, layout, dataset, "float32")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UnsupportedModuleError, match="Triton is not installed"):
+        _stack(module, layout, dataset, "tf32")

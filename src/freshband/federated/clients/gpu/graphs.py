@@ -42,7 +42,7 @@ Way = Literal["kernels", "mapped"]
 
 _log = logging.getLogger(__name__)
 
-_TRIAL = 256  # most samples of a trial that one model of a batch is given
+_TRIAL = 256  # most samples of a trial that are scored at once
 _EXAM = 1000  # and of the test set
 _STEP = 4  # graphs of kernels have room for a multiple of this number of clients
 _TOGETHER: dict[Way, int] = {"kernels": 40, "mapped": 4}
@@ -88,26 +88,20 @@ class GraphedClients:
         self.layout = Layout(module)
         module = copy.deepcopy(module).to(device)
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        model: Stack | MappedModel
-        try:
-            if way == "mapped":
-                raise UnsupportedModuleError("another way is asked for")
-            if precision == "float32":
-                raise UnsupportedModuleError("they compute in tf32 or bf16")
-            if importlib.util.find_spec("triton") is None:
-                raise UnsupportedModuleError("Triton is not installed")
-            model = stack(module, self.layout, dataset.shape, dataset.mean, dataset.std)
-            self.way: Way = "kernels"
-        except UnsupportedModuleError as why:
-            name = type(module).__name__
-            if way == "kernels":
-                raise ParameterError(
-                    f"way must be 'mapped' for {name} in {precision}, the kernels do not fit: {why}"
-                ) from None
-            _log.info("%s is trained without kernels of its own: %s", name, why)
-            self.way = "mapped"
+        model: Stack | MappedModel | None = None
+        if way != "mapped":
+            try:
+                model = _stack(module, self.layout, dataset, precision)
+            except UnsupportedModuleError as why:
+                name = type(module).__name__
+                if way == "kernels":
+                    raise ParameterError(
+                        f"way must be 'mapped' for {name} in {precision}: {why}"
+                    ) from None
+                _log.info("%s is compiled, for the kernels cannot train it: %s", name, why)
+        self.way: Way = "mapped" if model is None else "kernels"
         self._together = together or _TOGETHER[self.way]
-        if self.way == "mapped":
+        if model is None:
             model = MappedModel(module, self.layout, dataset, dtype, self._together)
         self._model = model
         self._dtype = dtype
@@ -248,6 +242,14 @@ class _Plan:
     samples: torch.Tensor
     scores: torch.Tensor
     graph: torch.cuda.CUDAGraph
+
+
+def _stack(module: nn.Module, layout: Layout, dataset: Dataset, precision: Precision) -> Stack:
+    if precision == "float32":
+        raise UnsupportedModuleError("the kernels multiply in tf32 or bf16")
+    if importlib.util.find_spec("triton") is None:
+        raise UnsupportedModuleError("Triton is not installed")
+    return stack(module, layout, dataset.shape, dataset.mean, dataset.std)
 
 
 def _place(models: Sequence[torch.Tensor], rows: torch.Tensor) -> None:
