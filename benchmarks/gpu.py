@@ -1,9 +1,10 @@
 """Local training on one GPU: ``python -m benchmarks.gpu [--models ...] [--out FILE]``.
 
 Times a round of 20 clients, five steps of 64 images each: the sequential loop, plain
-``torch.func.vmap``, and `GraphedClients` both ways, beside a roofline: what the layers would take
-if each did nothing but its products at the rate of a large matrix product, or nothing but read and
-write its arrays at the rate of a large copy, whichever takes longer. Both rates are measured.
+``torch.func.vmap``, and `GraphedClients` both ways, of which "mapped" first compiles for some
+minutes. Beside them stands a roofline: the time the layers would take if each did nothing but its
+products at the rate of a large matrix product, or nothing but read and write its arrays at the rate
+of a large copy, whichever takes longer. Both rates are measured.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ __all__ = ["main", "roofline"]
 CLIENTS, STEPS, BATCH, TRIAL = 20, 5, 64, 160
 CLASSES = {"cnn8": 10, "resnet18": 100}
 WAYS: tuple[tuple[Way, Precision], ...] = (
-    ("streams", "tf32"),
-    ("streams", "bf16"),
+    ("mapped", "tf32"),
+    ("mapped", "bf16"),
     ("kernels", "tf32"),
     ("kernels", "bf16"),
 )
@@ -66,7 +67,7 @@ def _seconds(action: Callable[[], object], repeats: int = 10) -> float:
 def roofline(
     module: nn.Module, shape: tuple[int, ...], rates: dict[str, float], low: bool
 ) -> float:
-    """Return the seconds of a round, layer by layer the larger of arithmetic and traffic.
+    """Return the seconds of a round: for each layer the larger of arithmetic and traffic.
 
     Convolutions and dense layers read and write their arrays once in each of the three products
     (outputs, gradients of inputs, gradients of weights), norms read and write two arrays on the
@@ -91,7 +92,7 @@ def roofline(
 
 
 def _shapes(module: nn.Module, shape: tuple[int, ...]) -> Iterator[tuple[nn.Module, int, int]]:
-    """Yield the layers that have weights with the numbers an image has before and after them."""
+    """Yield each layer that has weights, with the sizes of its input and output for one image."""
     seen: list[tuple[nn.Module, int, int]] = []
 
     def note(layer: nn.Module, given: tuple[torch.Tensor, ...], found: torch.Tensor) -> None:
@@ -157,7 +158,9 @@ class Bench:
         """Return the loop over clients: one worker."""
         return ThreadedClients(_on_gpu(self.module), self.dataset, 1)
 
-    def graphed(self, way: Way, precision: Precision, together: int = 40) -> GraphedClients:
+    def graphed(
+        self, way: Way, precision: Precision, together: int | None = None
+    ) -> GraphedClients:
         """Return the path to measure."""
         return GraphedClients(self.module, self.dataset, precision, way=way, together=together)
 
@@ -208,7 +211,7 @@ def measure(name: str, rates: dict[str, float], repeats: int) -> dict[str, Any]:
 def _distances(
     paths: dict[str, LocalTraining], loop: ThreadedClients, jobs: list[Job]
 ) -> dict[str, float]:
-    """Return how far updates are from those of the loop in float32, relative to their norm."""
+    """Return the distance of updates from those of the loop in float32, relative to their norm."""
     _multiply("ieee")
     loop.train(jobs, LR)
     want = torch.stack([job.out for job in jobs])
@@ -228,7 +231,7 @@ def _multiply(precision: str) -> None:
 
 
 def _runs(bench: Bench, repeats: int) -> dict[str, dict[str, float]]:
-    """Return rounds a second, of all runs together, when whole runs share the batches."""
+    """Return rounds per second, of all runs together, when whole runs share the batches."""
     table: dict[str, dict[str, float]] = {}
     for together in (20, 40, 160):
         path = bench.graphed("kernels", "bf16", together)
@@ -259,7 +262,7 @@ def table(results: dict[str, Any]) -> str:
     lines = [
         f"{results['device']}, {CLIENTS} clients, {STEPS} steps of {BATCH} images",
         "",
-        "| model | path | ms a round | × faster than the loop | × its roofline | off float32 by |",
+        "| model | path | ms per round | × faster than the loop | × roofline | off float32 by |",
         "| --- | --- | ---: | ---: | ---: | ---: |",
     ]
     for name, found in results["models"].items():
@@ -286,11 +289,11 @@ def table(results: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Measure, print, and with ``--out`` keep what was measured."""
+    """Measure and print; write the numbers to a file with ``--out``."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="+", choices=list(CLASSES), default=list(CLASSES))
-    parser.add_argument("--repeats", type=int, default=7, help="turns of each timing")
-    parser.add_argument("--out", type=Path, help="write all numbers there, as JSON")
+    parser.add_argument("--repeats", type=int, default=7, help="number of times each path is timed")
+    parser.add_argument("--out", type=Path, help="file to write all numbers to, as JSON")
     args = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("this benchmark needs a CUDA GPU, and torch finds none")

@@ -182,8 +182,10 @@ def _gpu(part: dict[str, Any]) -> str:
         f"the rate measured ({part['ceilings']['bf16'] / 1e12:.0f} TFLOP/s in bf16, "
         f"{part['ceilings']['tf32'] / 1e12:.0f} in tf32) and bytes over the bandwidth measured "
         f"({part['ceilings']['copy'] / 1e12:.1f} TB/s). `kernels` is what `auto` picks for these "
-        "models, `streams` for modules of one's own. Measured with `python -m benchmarks.gpu`.\n\n"
-        + _table(["model and way", "ms a round", "times faster than the loop", "× roofline"], rows)
+        "models, `mapped` for modules of one's own. Measured with `python -m benchmarks.gpu`.\n\n"
+        + _table(
+            ["model and way", "ms per round", "times faster than the loop", "× roofline"], rows
+        )
         + "\n\nFewer clients cost less: with 1, 5, 10 and 20, a round of cnn8 takes "
         + ", ".join(f"{small[f'{n} clients']:.1f}" for n in (1, 5, 10, 20))
         + " ms, of ResNet-18 "

@@ -1,5 +1,7 @@
 """The GPU path: same results as the sequential loop, whichever way and however many clients."""
 
+import importlib.util
+
 import numpy as np
 import pytest
 import torch
@@ -7,8 +9,8 @@ from torch import nn
 
 from freshband.errors import ParameterError
 from freshband.federated.clients.base import Job, Layout, Trial
-from freshband.federated.clients.gpu.graphs import GraphedClients
-from freshband.federated.clients.gpu.layers import stack
+from freshband.federated.clients.gpu.graphs import GraphedClients, _stack
+from freshband.federated.clients.gpu.stacking import UnsupportedModuleError
 from freshband.federated.clients.threads import ThreadedClients
 from freshband.federated.data import load_dataset
 from freshband.federated.models import build_model
@@ -63,16 +65,27 @@ MODELS = {
 }
 
 
+@pytest.fixture
+def uncompiled(monkeypatch):
+    """Compilation fails at once, which saves the minutes it takes."""
+
+    def refuse(*step):
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(torch, "compile", lambda function, **options: refuse)
+
+
 @needs_gpu
+@pytest.mark.usefixtures("uncompiled")
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(
     ("way", "precision"),
     [
         ("kernels", "tf32"),
         ("kernels", "bf16"),
-        ("streams", "float32"),
-        ("streams", "tf32"),
-        ("streams", "bf16"),
+        ("mapped", "float32"),
+        ("mapped", "tf32"),
+        ("mapped", "bf16"),
     ],
 )
 def test_updates_are_those_of_the_sequential_loop(name, way, precision):
@@ -92,12 +105,28 @@ def test_updates_are_those_of_the_sequential_loop(name, way, precision):
 
 
 @needs_gpu
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # the compiler's own
+def test_a_compiled_module_trains_the_same():
+    dataset = _dataset()
+    module = _model("small-cnn", dataset, **MODELS["small-cnn"])
+    clients = GraphedClients(module.cuda(), dataset, "tf32", way="mapped")
+    jobs = _jobs(clients.layout, [clients.layout.read(module)] * 5)
+    clients.train(jobs, LR)
+    for job, want in zip(jobs, _loop(module, dataset, jobs), strict=True):
+        assert _distance(job.out.double().cpu(), want) < TOLERANCE["tf32"]
+    assert clients._model._sizes == {16}  # it was compiled
+    clients.close()
+
+
+@needs_gpu
+@pytest.mark.usefixtures("uncompiled")
 @pytest.mark.parametrize("name", MODELS)
-def test_stacked_clients_are_as_exact_as_torch(name):
+def test_kernels_are_as_exact_as_torch(name):
     dataset = _dataset()
     module = _model(name, dataset, **MODELS[name])
     found = {}
-    for way, precision in (("kernels", "tf32"), ("kernels", "bf16"), ("streams", "bf16")):
+    for way, precision in (("kernels", "tf32"), ("kernels", "bf16"), ("mapped", "bf16")):
         clients = GraphedClients(module.cuda(), dataset, precision, way=way)
         jobs = _jobs(clients.layout, [clients.layout.read(module)] * 6, steps=1)
         clients.train(jobs, LR)
@@ -105,12 +134,13 @@ def test_stacked_clients_are_as_exact_as_torch(name):
         clients.close()
     wanted = torch.stack(_loop(module, dataset, jobs))
     off = {key: _distance(updates, wanted) for key, updates in found.items()}
-    assert off["kernels", "bf16"] < 1.5 * off["streams", "bf16"]
+    assert off["kernels", "bf16"] < 1.5 * off["mapped", "bf16"]
     assert off["kernels", "tf32"] < 0.7 * off["kernels", "bf16"]
 
 
 @needs_gpu
-@pytest.mark.parametrize("way", ["kernels", "streams"])
+@pytest.mark.usefixtures("uncompiled")
+@pytest.mark.parametrize("way", ["kernels", "mapped"])
 def test_a_client_does_not_notice_who_else_trains(way):
     dataset = _dataset()
     module = _model("cnn8", dataset, **MODELS["cnn8"]).cuda()
@@ -127,7 +157,8 @@ def test_a_client_does_not_notice_who_else_trains(way):
 
 
 @needs_gpu
-@pytest.mark.parametrize(("way", "precision"), [("kernels", "tf32"), ("streams", "float32")])
+@pytest.mark.usefixtures("uncompiled")
+@pytest.mark.parametrize(("way", "precision"), [("kernels", "tf32"), ("mapped", "float32")])
 def test_trials_and_exams_are_those_of_the_threads(way, precision):
     dataset = _dataset()
     module = _model("cnn8", dataset, **MODELS["cnn8"])
@@ -153,6 +184,7 @@ def test_trials_and_exams_are_those_of_the_threads(way, precision):
 
 
 @needs_gpu
+@pytest.mark.usefixtures("uncompiled")
 def test_the_way_follows_from_module_and_precision():
     dataset = _dataset()
     cnn = _model("cnn8", dataset)
@@ -160,9 +192,9 @@ def test_the_way_follows_from_module_and_precision():
         nn.Conv2d(3, 8, 5), nn.Tanh(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10)
     )
     assert GraphedClients(cnn, dataset, "bf16").way == "kernels"
-    assert GraphedClients(cnn, dataset, "float32").way == "streams"
-    assert GraphedClients(odd, dataset, "bf16").way == "streams"
-    with pytest.raises(ParameterError, match="way must be 'streams' for Sequential"):
+    assert GraphedClients(cnn, dataset, "float32").way == "mapped"
+    assert GraphedClients(odd, dataset, "bf16").way == "mapped"
+    with pytest.raises(ParameterError, match="way must be 'mapped' for Sequential"):
         GraphedClients(odd, dataset, "bf16", way="kernels")
     with pytest.raises(ParameterError, match="precision must be"):
         GraphedClients(cnn, dataset, "half")
@@ -174,26 +206,12 @@ def test_it_wants_the_data_on_a_gpu():
         GraphedClients(_model("cnn8", dataset), dataset)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_known_models_stack(name):
+def test_kernels_say_what_they_need(monkeypatch):
     dataset = _dataset(device="cpu")
-    module = _model(name, dataset, **MODELS[name])
+    module = _model("cnn8", dataset)
     layout = Layout(module)
-    model = stack(module, layout, dataset.shape, dataset.mean, dataset.std)
-    assert model is not None
-    assert sum(weights.size for weights in model.weights) == layout.size
-    assert model.width % 32 == 0
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        nn.Sequential(nn.Flatten(), nn.Linear(768, 10)),
-        nn.Sequential(nn.Conv2d(3, 16, 5, padding=2), nn.Flatten(), nn.Linear(4096, 10)),
-        nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.Tanh(), nn.Flatten(), nn.Linear(4096, 9)),
-        nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.AvgPool2d(16), nn.Flatten()),
-        nn.Sequential(nn.Conv2d(3, 16, 3, padding=1)),
-    ],
-)
-def test_unknown_models_do_not(module):
-    assert stack(module, Layout(module), (3, 16, 16), (0.0,) * 3, (1.0,) * 3) is None
+    with pytest.raises(UnsupportedModuleError, match="the kernels multiply in tf32 or bf16"):
+        _stack(module, layout, dataset, "float32")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UnsupportedModuleError, match="Triton is not installed"):
+        _stack(module, layout, dataset, "tf32")
