@@ -1,4 +1,4 @@
-"""Workers: Python threads with one torch thread each, and something of its own for each."""
+"""Workers: Python threads with one torch thread and one tool each."""
 
 from __future__ import annotations
 
@@ -17,16 +17,11 @@ Found = TypeVar("Found")
 
 
 class Crew(Generic[Tool]):
-    """Does pieces of work at the same time, each with one of a few tools.
+    """Does pieces of work at the same time, one worker per tool.
 
-    Torch releases Python's lock while it computes, so threads use the cores; one torch thread in
-    each, because several on one small piece get in each other's way. What a piece of work gives
-    must not depend on the tool it gets.
-
-    Parameters
-    ----------
-    tools : sequence
-        As many workers as there are tools.
+    Torch releases Python's lock while it computes, so threads use all cores. Each has one torch
+    thread, because several on one small piece slow each other down. The result of a piece must not
+    depend on the tool it gets.
     """
 
     def __init__(self, tools: Sequence[Tool]) -> None:

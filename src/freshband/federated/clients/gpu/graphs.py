@@ -28,7 +28,13 @@ import torch
 from torch import nn
 
 from freshband.errors import ParameterError
-from freshband.federated.clients.base import ExamResult, Indices, Job, Layout, Trial
+from freshband.federated.clients.base import (
+    ExamResult,
+    Indices,
+    ParameterLayout,
+    TrainingJob,
+    Trial,
+)
 from freshband.federated.clients.gpu.layers import Arena, Stack, stack
 from freshband.federated.data.base import Dataset
 
@@ -91,7 +97,7 @@ class GraphedClients:
             )
         self.dataset = dataset
         self._device = device
-        self.layout = Layout(module)
+        self.layout = ParameterLayout(module)
         module = copy.deepcopy(module).to(device)
         stacked = None
         if way != "streams" and precision != "float32" and importlib.util.find_spec("triton"):
@@ -110,7 +116,7 @@ class GraphedClients:
             self._side = _Stacked(stacked, self.layout, dataset, dtype)
         self._together = together
 
-    def train(self, jobs: Sequence[Job], lr: float) -> None:
+    def train(self, jobs: Sequence[TrainingJob], lr: float) -> None:
         """Run the local training of all jobs; see `LocalTraining.train`."""
         with torch.cuda.device(self._device):
             for _, alike in groupby(jobs, key=lambda job: job.batches.shape):
@@ -174,7 +180,7 @@ class GraphedClients:
 class _Side(Protocol):
     """A way to lay clients side by side."""
 
-    def train(self, jobs: Sequence[Job], lr: float) -> None:
+    def train(self, jobs: Sequence[TrainingJob], lr: float) -> None:
         """Train jobs with batches of one shape."""
         ...
 
@@ -202,7 +208,9 @@ class _Plan:
 class _Stacked:
     """All clients in one graph of the stack's kernels."""
 
-    def __init__(self, model: Stack, layout: Layout, dataset: Dataset, dtype: torch.dtype) -> None:
+    def __init__(
+        self, model: Stack, layout: ParameterLayout, dataset: Dataset, dtype: torch.dtype
+    ) -> None:
         self.model = model
         self.size = layout.size
         self.dataset = dataset
@@ -255,7 +263,7 @@ class _Stacked:
         scores = self.model.scores(plan.arena, pictures, plan.samples, 0, keep=False)
         plan.scores.copy_(scores)
 
-    def train(self, jobs: Sequence[Job], lr: float) -> None:
+    def train(self, jobs: Sequence[TrainingJob], lr: float) -> None:
         """Train all jobs at once."""
         batches = np.stack([job.batches for job in jobs])
         _, steps, images = batches.shape
@@ -309,7 +317,7 @@ class _Streams:
     def __init__(
         self,
         module: nn.Module,
-        layout: Layout,
+        layout: ParameterLayout,
         dataset: Dataset,
         precision: Precision,
         streams: int,
@@ -397,7 +405,7 @@ class _Streams:
         for slot in slots:
             main.wait_stream(slot.stream)
 
-    def train(self, jobs: Sequence[Job], lr: float) -> None:
+    def train(self, jobs: Sequence[TrainingJob], lr: float) -> None:
         """Train the jobs, a few at a time."""
         batches = np.stack([job.batches for job in jobs])
         for slot in self.slots:
@@ -441,7 +449,7 @@ def _send(numbers: npt.NDArray[np.int64], device: torch.device) -> torch.Tensor:
     return torch.from_numpy(numbers).pin_memory().to(device, non_blocking=True)
 
 
-Some = TypeVar("Some", list[Job], list[tuple[torch.Tensor, Indices]], Indices)
+Some = TypeVar("Some", list[TrainingJob], list[tuple[torch.Tensor, Indices]], Indices)
 
 
 def _cut(work: Some, size: int) -> Iterator[Some]:

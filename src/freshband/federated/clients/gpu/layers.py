@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from freshband.federated.clients.base import Layout
+from freshband.federated.clients.base import ParameterLayout
 from freshband.federated.clients.gpu import kernels
 from freshband.federated.models.resnet18 import BasicBlock
 
@@ -421,7 +421,11 @@ class Stack:
 
 
 def stack(
-    module: nn.Module, layout: Layout, shape: tuple[int, int, int], mean: object, std: object
+    module: nn.Module,
+    layout: ParameterLayout,
+    shape: tuple[int, int, int],
+    mean: object,
+    std: object,
 ) -> Stack | None:
     """Return a module's stack, or None if it has a part that is not known here."""
     places, at, low_at = {}, 0, 0
