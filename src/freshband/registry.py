@@ -87,6 +87,18 @@ class Registry(Generic[Thing]):
             hint = nearest(str(name), self._things)
             raise UnknownNameError(f"unknown {self.kind} {shown(name)}; {hint}") from None
 
+    def make(self, given: object, options: Mapping[str, object]) -> Any:
+        """Return the thing of a name with these options; whatever is not a name, as it is."""
+        if isinstance(given, str):
+            make: Any = self[given]
+            return make(**options)
+        if options and not isinstance(given, type):  # callers refuse a class with a better hint
+            raise ParameterError(
+                f"parameters go with the name of a {self.kind}, got {sorted(options)} next to a "
+                f"ready {type(given).__name__}"
+            )
+        return given
+
     def __contains__(self, name: object) -> bool:
         self._load()
         return name in self._things

@@ -25,12 +25,10 @@ class ResNet18(Parameters):
     stages of two residual blocks with widths w, 2w, 4w, 8w, each stage after the first halving the
     sides, then the mean over pixels and a dense layer.
 
-    GroupNorm, because BatchNorm's running statistics break here. They are averages over a client's
-    own small batches of few classes, so clients disagree on them; they are no gradients, so it is
-    undefined how to add a stale update of them to a newer model; and clients that miss rounds
-    would put old statistics under new weights. GroupNorm normalises every image by itself and
-    keeps no state: parameters are all there is to send. ``norm="batch"`` is there for comparison
-    with central training.
+    GroupNorm normalises every image by itself and keeps no state, so parameters are all there is to
+    send. BatchNorm's running statistics are averages over a client's own small batches and are no
+    gradients: how to add a stale update of them to a newer model is undefined. ``norm="batch"`` is
+    for comparison with central training.
 
     11,220,132 parameters at the defaults for 3×32×32 images and 100 classes, 11,173,962 for ten;
     the norm does not change them.
@@ -40,9 +38,9 @@ class ResNet18(Parameters):
     width : int >= 1, default 64
         Channels w of the first stage.
     norm : {"group", "batch"}, default "group"
-        What normalises.
+        The kind of normalisation layer.
     groups : int >= 1, default 2
-        Groups of channels that GroupNorm treats together; must divide ``width``.
+        Groups of channels that GroupNorm normalises together; must divide ``width``.
 
     Notes
     -----
@@ -101,17 +99,9 @@ class ResNet18(Parameters):
 
 @final
 class BasicBlock(nn.Module):
-    """Two 3×3 convolutions with a way around them: `ReLU(body(x) + shortcut(x))`.
+    """Two 3×3 convolutions and a shortcut around them: `ReLU(body(x) + shortcut(x))`.
 
-    Parameters
-    ----------
-    inputs, outputs : int
-        Channels before and after.
-    stride : int
-        Of the first convolution; the shortcut is a strided 1×1 convolution where the shape
-        changes, and nothing elsewhere.
-    norm : callable
-        Makes a norm for a number of channels.
+    The shortcut is a strided 1×1 convolution where the shape changes, and the identity elsewhere.
     """
 
     def __init__(
