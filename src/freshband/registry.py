@@ -87,12 +87,17 @@ class Registry(Generic[Thing]):
             hint = nearest(str(name), self._things)
             raise UnknownNameError(f"unknown {self.kind} {shown(name)}; {hint}") from None
 
-    def make(self, given: object, options: Mapping[str, object]) -> Any:
-        """Return the thing of a name with these options; whatever is not a name, as it is."""
+    def make(
+        self, given: object, options: Mapping[str, object], ready: Any, wanted: str, hint: str = ""
+    ) -> Any:
+        """Return the thing of a name with these options, or a ``ready`` object as it is."""
         if isinstance(given, str):
             make: Any = self[given]
             return make(**options)
-        if options and not isinstance(given, type):  # callers refuse a class with a better hint
+        if not isinstance(given, ready) or isinstance(given, type):
+            hint = "; give an object, not its class" if isinstance(given, type) else hint
+            raise ParameterError(f"{wanted}, got {shown(given)}{hint}")
+        if options:
             raise ParameterError(
                 f"parameters go with the name of a {self.kind}, got {sorted(options)} next to a "
                 f"ready {type(given).__name__}"

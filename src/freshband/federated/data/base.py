@@ -213,16 +213,17 @@ def load_dataset(
     freshband.errors.UnknownNameError: unknown dataset 'cifar'; did you mean 'cifar10'?
     """
     seed, run = check_seed(seed), whole_number("run", run, at_least=0)
-    source = registry.make(source, params)
-    if isinstance(source, Dataset):
-        return source
-    if not isinstance(source, DataSource) or isinstance(source, type):
-        raise ParameterError(
-            f"dataset must be a name, a source or a Dataset, got {shown(source)}; Dataset.of makes "
-            "one from tensors or arrays"
-        )
+    found: DataSource | Dataset = registry.make(
+        source,
+        params,
+        Dataset | DataSource,
+        "dataset must be a name, a source or a Dataset",
+        "; Dataset.of makes one from tensors or arrays",
+    )
+    if isinstance(found, Dataset):
+        return found
     # Child 0 of the role draws images; the partition has the next ones.
-    return source.load(np.random.default_rng(sequence(seed, Role.DATA, run).spawn(1)[0]))
+    return found.load(np.random.default_rng(sequence(seed, Role.DATA, run).spawn(1)[0]))
 
 
 def _as_tensor(name: str, value: Any) -> torch.Tensor:

@@ -89,20 +89,16 @@ def build_model(
     n_classes = whole_number("n_classes", n_classes, at_least=2)
     images = _check_shape(shape)
     seed, run = check_seed(seed), whole_number("run", run, at_least=0)
-    model = registry.make(model, params)
-    if not isinstance(model, nn.Module | ModelSpec) or isinstance(model, type):
-        hint = "; give an object, not its class" if isinstance(model, type) else ""
-        raise ParameterError(
-            f"model must be a name, a recipe or an nn.Module, got {shown(model)}{hint}"
-        )
-    if isinstance(model, nn.Module):
-        _check_module(model, images, n_classes)
-        return model
+    wanted = "model must be a name, a recipe or an nn.Module"
+    found: ModelSpec | nn.Module = registry.make(model, params, nn.Module | ModelSpec, wanted)
+    if isinstance(found, nn.Module):
+        _check_module(found, images, n_classes)
+        return found
     # Child 0 of the role draws weights; batches have another.
     drawn = sequence(seed, Role.TRAINING, run).spawn(1)[0].generate_state(1, np.uint64)[0]
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.default_generator.manual_seed(int(drawn))  # only the CPU's, which fork_rng restores
-        return model.build(images, n_classes)
+        return found.build(images, n_classes)
 
 
 def initialise(module: nn.Module) -> None:

@@ -171,9 +171,8 @@ def split_samples(
             f"n_clients must be at most {len(values) // need} for {len(values)} samples, of which "
             f"every client needs {need}, got {n_clients}"
         )
-    split = registry.make(scheme, params)
-    if not isinstance(split, Scheme) or isinstance(split, type):
-        raise ParameterError(f"scheme must be a name or have a method split, got {shown(split)}")
+    wanted = "scheme must be a name or have a method split"
+    split: Scheme = registry.make(scheme, params, Scheme, wanted)
     streams = sequence(check_seed(seed), Role.DATA, whole_number("run", run, at_least=0)).spawn(3)
     _, dealing, keeping = map(np.random.default_rng, streams)  # child 0 draws images
     dealt = split.split(values, n_clients, dealing)
