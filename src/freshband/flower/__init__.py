@@ -1,8 +1,8 @@
 """The round with real clients on the wire: the paper's asynchronous round as a Flower ServerApp.
 
 `AsyncRounds` is the loop a ServerApp runs; `channel_mod` is what its ClientApp needs; an `Uplink`
-says what "delivered" means; an `Aggregation` says what becomes of what was. `build_rounds` puts
-them together from the same settings as ``freshband train``.
+says what "delivered" means; a `StrategyAggregation` uses a Flower strategy in place of freshband's
+own rules. `build_rounds` puts them together from the same settings as ``freshband train``.
 
 Needs the extra ``flower``: ``pip install 'freshband[flower]'``.
 """
@@ -17,10 +17,10 @@ from freshband._lazy import import_on_use
 from freshband.errors import FreshbandError
 
 __all__ = [
-    "Aggregation",
     "Arrival",
     "AsyncRounds",
     "DeadlineUplink",
+    "ModelAggregation",
     "PaperAggregation",
     "SimulatedUplink",
     "StrategyAggregation",
@@ -35,15 +35,15 @@ __all__ = [
 if importlib.util.find_spec("flwr") is None:
     raise FreshbandError("Flower is missing; install it with: pip install 'freshband[flower]'")
 
-# Unless the user wants it otherwise, nothing is reported to anybody.
+# Nothing is reported to anybody, unless the user has set these otherwise.
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 if TYPE_CHECKING:
     from freshband.flower.aggregation import (
-        Aggregation,
         Arrival,
+        ModelAggregation,
         PaperAggregation,
         StrategyAggregation,
     )
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from freshband.flower.wire import Update
 
 _HOMES = {
-    "Aggregation": "aggregation",
     "Arrival": "aggregation",
     "AsyncRounds": "server",
     "DeadlineUplink": "uplinks",
+    "ModelAggregation": "aggregation",
     "PaperAggregation": "aggregation",
     "SimulatedUplink": "uplinks",
     "StrategyAggregation": "aggregation",

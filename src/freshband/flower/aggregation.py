@@ -1,8 +1,8 @@
-"""What becomes of what got through: freshband's own algorithms, or any Flower strategy.
+"""What becomes of the updates that got through: freshband's own rules, or any Flower strategy.
 
-An update may be stale: its client began from an older model than the server has now. What counts
-is the way it went, so a stale update is moved to where the server is before anybody averages it:
-`w + (w_i - w_start)`. Averaging these is equation (7), and with nothing stale it is plain FedAvg.
+A stale update began from an older model than the server has now, so it is moved to the present one
+before it is averaged: `w + (w_i - w_start)`. Averaging these is equation (7), and with nothing
+stale it is plain FedAvg.
 """
 
 from __future__ import annotations
@@ -23,33 +23,21 @@ from freshband.federated.algorithms import build_algorithm
 from freshband.federated.settings import Training
 from freshband.flower.wire import Arrays, Update, to_arrays, to_record, widened
 
-__all__ = ["Aggregation", "Arrival", "PaperAggregation", "StrategyAggregation"]
+__all__ = ["Arrival", "ModelAggregation", "PaperAggregation", "StrategyAggregation"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Arrival:
-    """An update that got through.
-
-    Attributes
-    ----------
-    client : int
-        Whose it is.
-    update : Update
-        What it sent.
-    start : dict of arrays
-        The model it began from.
-    staleness : int
-        Versions of the model it missed.
-    """
+    """An update that got through."""
 
     client: int
     update: Update
-    start: Arrays
-    staleness: int
+    start: Arrays  # the model it began from
+    staleness: int  # the number of versions of the model it missed
 
 
-class Aggregation(Protocol):
-    """How updates become a new model; what it remembers between rounds is `memory`."""
+class ModelAggregation(Protocol):
+    """How a Flower run makes a new model from updates; see `StrategyAggregation`."""
 
     def configure(
         self, round: int, model: ArrayRecord, grid: Grid, nodes: Sequence[int]
@@ -66,20 +54,9 @@ class Aggregation(Protocol):
     ) -> tuple[Arrays, NDArray[np.float64], int]:
         """Return the new model, each client's step (NaN: unknown) and the versions passed.
 
-        Parameters
-        ----------
-        round : int
-        model : dict of arrays
-            `w_t`; not to be written to.
-        arrivals : sequence of Arrival
-            In the order of clients; may be empty.
-        weights : float64 array, shape (n_clients,)
-            `ζ`.
+        The model must not be written to; arrivals, perhaps none, are in the order of clients, and
+        ``weights`` are `ζ` of all clients.
         """
-        ...
-
-    def served(self, model: Arrays) -> Arrays:
-        """Return the model to hand out and to evaluate: the newest, or another made of it."""
         ...
 
     def memory(self) -> Arrays:
@@ -87,19 +64,12 @@ class Aggregation(Protocol):
         ...
 
     def restore(self, memory: Arrays) -> None:
-        """Take back what `memory` returned."""
+        """Restore what `memory` returned."""
         ...
 
 
 class PaperAggregation:
-    """The algorithms of `freshband.federated.algorithms`: the paper's rule and the others.
-
-    Parameters
-    ----------
-    settings : Training
-        ``algorithm``, ``aggregation``, ``client_lr``, ``server_lr``, ``served`` and what else they
-        use.
-    """
+    """The server rule that the settings name, the same as in ``freshband train``."""
 
     def __init__(self, settings: Training) -> None:
         self.settings = settings
@@ -114,27 +84,26 @@ class PaperAggregation:
 
 
 class StrategyAggregation:
-    """Any Flower strategy's aggregation: FedAvg, FedAdam, Krum or a user's own.
+    """Any Flower strategy's aggregation: FedAvg, FedAdam, Krum or the user's own.
 
-    The strategy configures training and aggregates, as ever; who trains and whose update counts
-    is freshband's to say, so its sampling (``fraction_train``) is not asked.
+    The strategy configures training and aggregates as usual. freshband decides who trains and
+    whose update counts, so the strategy's sampling (``fraction_train``) has no effect.
 
     Parameters
     ----------
     strategy : flwr.serverapp.strategy.Strategy
-        It gets the updates as a `FedAvg` of this round would: models, moved to where the server
-        is now.
+        It receives the clients' models, each moved to the server's present model.
     examples : {"reported", "equal"}, default "reported"
-        Whether clients say themselves how many examples they trained on, which is their weight in
-        an average, or all count the same. A client that lies gains weight: where clients are not
-        trusted take ``"equal"``.
+        Whether the number of examples, a client's weight in an average, is what the client reports
+        or the same for all. A client that lies gains weight: choose ``"equal"`` where clients are
+        not trusted.
     config : mapping, optional
-        What to send along to the clients.
+        Configuration to send to the clients.
 
     Notes
     -----
-    What the strategy keeps in attributes that are arrays, numbers, or dicts, lists or ArrayRecords
-    of arrays (momentum, second moments, counters) is saved in checkpoints.
+    Attributes of the strategy that are arrays, numbers, or dicts, lists or ArrayRecords of arrays
+    (momentum, second moments, counters) are saved in checkpoints.
     """
 
     def __init__(
@@ -157,10 +126,10 @@ class StrategyAggregation:
     def configure(
         self, round: int, model: ArrayRecord, grid: Grid, nodes: Sequence[int]
     ) -> Mapping[int, RecordDict]:
-        """Let the strategy say what to send."""
+        """Return what the strategy sends."""
         least = max(getattr(self.strategy, name, 0) for name in _LEAST)
         known = list(grid.get_node_ids())
-        if least > len(known):  # it would wait for more for ever
+        if least > len(known):  # it would wait forever
             raise ParameterError(f"the strategy wants {least} nodes, there are {len(known)}")
         made = list(
             self.strategy.configure_train(round, model, ConfigRecord(dict(self._config)), grid)
@@ -177,7 +146,7 @@ class StrategyAggregation:
         arrivals: Sequence[Arrival],
         weights: NDArray[np.float64],
     ) -> tuple[Arrays, NDArray[np.float64], int]:
-        """Hand the updates to the strategy; see `Aggregation.aggregate`."""
+        """Let the strategy aggregate; see `ModelAggregation.aggregate`."""
         steps = np.zeros(len(weights))
         if not arrivals:
             return model, steps, 1
@@ -193,12 +162,8 @@ class StrategyAggregation:
         said = arrival.update.metrics
         count = 1.0 if self.examples == "equal" else _count(said.get(self._key, 1))
         metrics = MetricRecord({**said, self._key: count})
-        content = RecordDict({"arrays": to_record(moved(arrival, model)), "metrics": metrics})
+        content = RecordDict({"arrays": to_record(_moved(arrival, model)), "metrics": metrics})
         return Message(content, dst_node_id=0, message_type=MessageType.TRAIN)
-
-    def served(self, model: Arrays) -> Arrays:
-        """Return the newest model."""
-        return model
 
     def memory(self) -> Arrays:
         """Return the arrays and numbers the strategy holds."""
@@ -217,7 +182,7 @@ class StrategyAggregation:
         return found
 
     def restore(self, memory: Arrays) -> None:
-        """Give the strategy back what it held."""
+        """Set the strategy's attributes again."""
         inside: dict[str, Arrays] = {}
         for name, value in sorted(memory.items()):  # files keep names, not their order
             owner, slash, key = name.partition("/")
@@ -244,16 +209,15 @@ _LIST, _RECORD = "[]", "{}"  # what an attribute was, after its name; nothing fo
 
 
 def _is_array(value: object) -> bool:
-    """Whether this is an array of numbers, or the scalar numpy computes from 0-d arrays."""
+    """Whether this is an array of numbers, or a scalar, which numpy makes of 0-d arrays."""
     return isinstance(value, np.ndarray | np.number) and value.dtype.kind in "biufc"
 
 
-def moved(arrival: Arrival, model: Arrays) -> Arrays:
+def _moved(arrival: Arrival, model: Arrays) -> Arrays:
     """Return the client's model as if it had begun from the present one.
 
-    Integers move as weights do: taken as it is, the counter of a stale client would turn that of
-    the server back. Truth values are taken as they are. Half precision becomes single precision,
-    because a strategy computes in the type it is given.
+    Integers move too: a stale client's counter would otherwise turn the server's back. Truth values
+    do not. Half precision becomes single, because a strategy computes in the type it is given.
     """
     trained = {name: widened(arrival.update.arrays[name]) for name in model}
     if arrival.staleness == 0:
@@ -267,10 +231,7 @@ def moved(arrival: Arrival, model: Arrays) -> Arrays:
 
 
 def _like(arrays: Arrays, model: Arrays) -> Arrays:
-    """Return what a strategy made, in the order and the types of the model.
-
-    A mean of integers is rounded to the nearest one, and truth values are decided by majority.
-    """
+    """Return a strategy's model in the order and types of ours; means of integers are rounded."""
     if set(arrays) != set(model):
         raise ParameterError("the strategy must return the arrays of the model")
     found: Arrays = {}

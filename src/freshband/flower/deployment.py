@@ -1,13 +1,4 @@
-"""A whole federation as real processes on this machine: one SuperLink, SuperNodes, TLS and keys.
-
-Examples
---------
->>> from pathlib import Path
->>> from freshband.flower.deployment import Deployment
->>> with Deployment(Path("app"), clients=4) as federation:  # doctest: +SKIP
-...     federation.run({"clients": 4})
-0
-"""
+"""A whole federation as processes on this machine: one SuperLink, SuperNodes, TLS and keys."""
 
 from __future__ import annotations
 
@@ -38,38 +29,26 @@ _HOST: Final = "127.0.0.1"
 _CONFIG: Final = "flwr/config.toml"  # Flower's home is the folder it is in
 _FRAMES: Final = dict.fromkeys(map(ord, "╭╮╰╯─│"), " ")
 _MARK: Final = "FRESHBAND_DEPLOYMENT"
-_QUIET: Final = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "PYTHONUNBUFFERED": "1",
-}
 
 
 class DeploymentError(FreshbandError, RuntimeError):
-    """A process of Flower's did not do what it should."""
+    """A Flower process failed."""
 
 
 class Deployment:
     """One SuperLink and its SuperNodes, as processes that end with this object.
 
-    Everything is on the loopback interface, encrypted, and only SuperNodes whose public key was
-    registered are let in. Keys, certificates, logs and Flower's own files are in one folder.
+    Everything is on the loopback interface, encrypted, and the SuperLink admits only SuperNodes
+    whose public key was registered. The SuperNodes have ``partition-id`` 0, 1, … Keys,
+    certificates, logs and Flower's own files are in ``folder``: a new or empty one, one of an
+    earlier deployment, or by default a temporary one. Raises `FileError` if there is no app, or
+    something else in the folder.
 
-    Parameters
-    ----------
-    app : Path
-        Folder of a Flower app.
-    clients : int >= 1
-        SuperNodes, with ``partition-id`` 0, 1, …
-    folder : Path, optional
-        Where to keep files: new, empty, or of an earlier deployment. By default one that is removed
-        in the end.
-
-    Raises
-    ------
-    FileError
-        If there is no app, or something else in the folder.
+    Examples
+    --------
+    >>> with Deployment(Path("app"), clients=4) as federation:  # doctest: +SKIP
+    ...     federation.run({"clients": 4})
+    0
     """
 
     def __init__(self, app: Path, clients: int, folder: Path | None = None) -> None:
@@ -135,10 +114,10 @@ class Deployment:
         return make_node_key(self.folder / "keys", name)
 
     def register(self, keys: Sequence[Path]) -> None:
-        """Put public keys on the SuperLink's list."""
+        """Register public keys with the SuperLink."""
         asked = {
-            key.stem: self._flwr(
-                ["supernode", "register", str(key), "freshband"], f"register-{key.stem}"
+            key.stem: self._spawn(
+                f"register-{key.stem}", ["flwr", "supernode", "register", str(key), "freshband"]
             )
             for key in keys
         }
@@ -148,7 +127,7 @@ class Deployment:
                 raise DeploymentError(f"the key of {name} was not registered: {why}")
 
     def start_node(self, client: int, key: Path | None = None) -> subprocess.Popen[bytes]:
-        """Start a client's SuperNode, with the key made for it or another."""
+        """Start a client's SuperNode, with its own key or another one."""
         private = self.folder / "keys" / f"client-{client}" if key is None else key
         node = self._spawn(
             f"client-{client}",
@@ -167,10 +146,10 @@ class Deployment:
         self.nodes.pop(client).wait()
 
     def restart_node(self, client: int, seconds: float = 180.0) -> None:
-        """Start a SuperNode anew, again and again until the SuperLink takes it back.
+        """Start a SuperNode again and again until the SuperLink takes it back.
 
-        It takes a node that was killed for alive until its heartbeats are missed, for up to a
-        minute, and refuses the same key meanwhile.
+        The SuperLink notices only by missing heartbeats, within a minute, that a node was killed,
+        and refuses the same key until then.
         """
         log = self.folder / f"client-{client}.log"
         end = time.monotonic() + seconds
@@ -199,16 +178,9 @@ class Deployment:
         tell: Callable[[str], None] = lambda line: None,
         timeout: float | None = None,
     ) -> int:
-        """Run the app, tell each line of its log, and wait for the end; return 0 if all is well.
+        """Run the app and wait for its end; return 0 on success, 124 after ``timeout`` seconds.
 
-        Parameters
-        ----------
-        config : mapping, optional
-            What to change in the app's configuration.
-        tell : callable, optional
-            Gets each line of the log.
-        timeout : float, optional
-            Seconds to wait for the end, at most; then the code is 124.
+        ``config`` changes the app's configuration; ``tell`` is called with each line of the log.
         """
         process = self.begin_run(config)
         try:
@@ -223,17 +195,18 @@ class Deployment:
 
     def begin_run(self, config: Mapping[str, Any] | None = None) -> subprocess.Popen[bytes]:
         """Start the app; return the process that prints its log."""
-        command = ["run", str(self.app), "freshband", "--stream"]
-        if config:  # in a file: on its command line Flower does not understand all text
+        command = ["flwr", "run", str(self.app), "freshband", "--stream"]
+        if config:  # in a file: Flower does not understand every text on its command line
             file = self.folder / "run.toml"
             lines = [f"{_toml(key)} = {_toml(value)}\n" for key, value in config.items()]
             file.write_text("".join(lines), encoding="utf-8")
             command += ["--run-config", str(file)]
-        return self._flwr(command)
+        return self._spawn("flwr", command, piped=True)
 
     def status(self) -> str:
         """Return the status of the newest run, such as ``"finished:completed"``."""
-        process = self._flwr(["list", "freshband", "--format", "json"])
+        command = ["flwr", "list", "freshband", "--format", "json"]
+        process = self._spawn("flwr", command, piped=True)
         answer = process.communicate(timeout=120)[0].decode()
         try:
             runs = json.loads(answer[answer.index("{") :])["runs"]
@@ -244,7 +217,7 @@ class Deployment:
     # ------------------------------------------------------------------------------ ending
 
     def close(self) -> None:
-        """End every process started here, at once and for certain; may be called again."""
+        """End every process started here; may be called again."""
         processes = [*self.nodes.values(), *([self.superlink] if self.superlink else [])]
         for process in processes:
             if process.poll() is None:
@@ -262,7 +235,7 @@ class Deployment:
                 break
             time.sleep(0.1)
         for process in processes:
-            if process.poll() is None:  # where /proc does not tell who is whose
+            if process.poll() is None:  # on systems without /proc
                 process.kill()
             process.wait()
         for log in self._logs:
@@ -278,41 +251,28 @@ class Deployment:
         return ["--ssl-ca-certfile", str(files.authority), "--ssl-certfile", str(files.server),
                 "--ssl-keyfile", str(files.key)]  # fmt: skip
 
-    def _environment(self, who: str) -> dict[str, str]:
-        bin_folder = str(Path(sys.executable).parent)
-        path = os.pathsep.join([bin_folder, os.environ.get("PATH", "")])
-        return {
-            **os.environ,
-            **_QUIET,
-            "PATH": path,
-            "FLWR_HOME": str((self.folder / _CONFIG).parent),
-            _MARK: f"{self.name}/{who}",
-        }
-
-    def _spawn(self, who: str, command: list[str]) -> subprocess.Popen[bytes]:
-        log = (self.folder / f"{who}.log").open("ab")
-        self._logs.append(log)
+    def _spawn(
+        self, who: str, command: list[str], *, piped: bool = False
+    ) -> subprocess.Popen[bytes]:
+        """Start one of Flower's commands; its output goes to a log, or to a pipe."""
+        output: IO[bytes] | int = subprocess.PIPE
+        if not piped:
+            output = (self.folder / f"{who}.log").open("ab")
+            self._logs.append(output)
+        programs = Path(sys.executable).parent
         return subprocess.Popen(
-            [str(Path(sys.executable).parent / command[0]), *command[1:]],
+            [str(programs / command[0]), *command[1:]],
             stdin=subprocess.DEVNULL,
-            stdout=log,
+            stdout=output,
             stderr=subprocess.STDOUT,
-            env=self._environment(who),
-            start_new_session=True,  # Ctrl-C is ours to handle
-        )
-
-    def _flwr(self, arguments: list[str], log: str | None = None) -> subprocess.Popen[bytes]:
-        """Start Flower's command line; its output goes to a log or a pipe."""
-        command = [str(Path(sys.executable).parent / "flwr"), *arguments]
-        if log is not None:
-            return self._spawn(log, ["flwr", *arguments])
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=self._environment("flwr"),
-            start_new_session=True,
+            env={
+                **os.environ,
+                "PYTHONUNBUFFERED": "1",
+                "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", "")]),
+                "FLWR_HOME": str((self.folder / _CONFIG).parent),
+                _MARK: f"{self.name}/{who}",
+            },
+            start_new_session=True,  # this process handles Ctrl-C
         )
 
     def _wait_for_port(self, process: subprocess.Popen[bytes], seconds: float = 180.0) -> None:
@@ -340,7 +300,7 @@ class Deployment:
 def _follow(
     process: subprocess.Popen[bytes], tell: Callable[[str], None], timeout: float | None
 ) -> int:
-    """Tell what a process prints, line by line, until it ends; return its code."""
+    """Call ``tell`` with each line a process prints until it ends; return its code."""
     assert process.stdout is not None
     end = None if timeout is None else time.monotonic() + timeout
     os.set_blocking(process.stdout.fileno(), False)
@@ -359,7 +319,7 @@ def _follow(
 
 
 def _claimed(folder: Path) -> Path:
-    """Return a folder to keep files in; what is there must be of an earlier deployment."""
+    """Return a folder for the files; it is empty, or of an earlier deployment."""
     found = folder.expanduser()
     if found.is_dir() and any(found.iterdir()) and not (found / _CONFIG).exists():
         raise FileError(
@@ -376,7 +336,7 @@ def _free_port() -> int:
 
 
 def _marked(mark: str) -> list[int]:
-    """Return the processes that carry a mark in their environment: they or a parent got it here."""
+    """Return the processes with a mark in their environment, which children inherit."""
     wanted = f"{_MARK}={mark}".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -388,4 +348,4 @@ def _marked(mark: str) -> list[int]:
 
 
 def _toml(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)  # what it writes of text and numbers is TOML too
+    return json.dumps(value, ensure_ascii=False)  # for text and numbers this is TOML too

@@ -1,4 +1,4 @@
-"""The client's side: a Flower mod that knows channels, keeps updates and reports errors."""
+"""The client's side: a Flower mod for channels, kept updates and reported errors."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def channel_mod(
     """Return the mod a ClientApp needs to take part: ``ClientApp(mods=[channel_mod()])``.
 
     It tells the server which client this node is (``partition-id`` of the node's configuration),
-    hands the assigned channel to ``on_channel``, keeps the update to send it again where the
-    server asks for that, and reports the error of the model without this client where the
-    scheduler wants contributions. The training function stays as it is in any Flower app.
+    calls ``on_channel`` with the assigned channel, keeps the update if the server may ask for it
+    again, and reports the error of the model without this client if the scheduler uses
+    contributions. The training function is that of any Flower app.
 
     Parameters
     ----------
     on_channel : callable, optional
-        ``on_channel(channel, context)`` is called with training done and the answer about to
-        leave: switch the radio, the route or the gateway here. -1 means no channel this round. If
-        it raises, the server hears of an error and of no channel.
+        ``on_channel(channel, context)`` is called after training, before the answer leaves: switch
+        the radio, the route or the gateway here. -1 means no channel in this round. If it raises an
+        error, the server learns nothing about the channel.
     measure_error : callable, optional
         ``measure_error(arrays, context)`` returns the share in [0, 1] of the client's validation
         samples that a model gets wrong. Needed with ``+priority`` and contribution weights.
@@ -53,7 +53,7 @@ def channel_mod(
     -----
     The model without the client is `(w - ζ_m w_m) / (1 - ζ_m)` (42), from the model received, the
     weight it came with and the client's own last update that the server took, which the node
-    keeps. A node that was restarted has lost it and measures the model itself.
+    keeps. A node that was restarted has lost it and measures the whole model.
     """
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -75,7 +75,7 @@ def channel_mod(
         _note_taken(context, order)
         if order.value and measure_error is not None:
             said["error"] = float(measure_error(_without(message, context, order), context))
-        del message.content[RECORD]  # the user's function sees a message of its strategy
+        del message.content[RECORD]  # the user's function sees only its strategy's message
         reply = call_next(message, context)
         if reply.has_error():
             return reply
@@ -96,7 +96,6 @@ def _answer(message: Message, **said: int) -> Message:
 def _resend(
     message: Message, context: Context, order: Order, on_channel: OnChannel | None
 ) -> Message:
-    """Answer with the update that was kept."""
     content = RecordDict(
         {
             "arrays": context.state[f"{_SENT}.arrays"],
@@ -127,7 +126,7 @@ def _name_of(context: Context, key: str) -> tuple[str, int] | None:
 
 
 def _note_taken(context: Context, order: Order) -> None:
-    """Remember the update the server took: it is this client's part of the model."""
+    """Remember the update that the server took as this client's part of the model."""
     wanted = (str(context.run_id), order.taken)
     if order.value and order.taken and _name_of(context, _SENT) == wanted:
         context.state[_TAKEN] = context.state[_SENT]

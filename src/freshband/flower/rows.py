@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from freshband.errors import ParameterError
 from freshband.federated.algorithms import Algorithm, Arrivals
 from freshband.federated.valuation import Valuation
-from freshband.flower.aggregation import Aggregation, Arrival, PaperAggregation
+from freshband.flower.aggregation import Arrival, ModelAggregation, PaperAggregation
 from freshband.flower.wire import Arrays, Update
 
 __all__ = ["ArrayRule", "Rows", "open_rule"]
@@ -22,37 +22,18 @@ _SINGLE, _DOUBLE = ("e", "f", "F"), ("d", "D")  # numpy's codes of floating-poin
 
 
 class Rows:
-    """Turns arrays of one model into rows and back; no number loses a digit.
+    """Turns the arrays of a model into rows and back without loss.
 
-    A row holds the floating-point numbers, complex ones as two, half precision as single
-    precision: in half precision sums lose digits. Integers and truth values stay arrays.
-
-    Parameters
-    ----------
-    model : dict of arrays
-        Names, shapes and types of them all.
-
-    Attributes
-    ----------
-    like : dict of arrays
-        Zeros that take no memory.
-    rest : dict of arrays
-        Where the server's model is at present; rows leave out its integers and truth values.
-
-    Examples
-    --------
-    >>> rows = Rows({"w": np.array([1.0, 2.0], np.float16), "seen": np.array(3)})
-    >>> rows.row({"w": np.array([4.0, 5.0], np.float16), "seen": np.array(6)})
-    tensor([4., 5.])
-    >>> rows.arrays(torch.tensor([7.0, 8.0]))
-    {'w': array([7., 8.], dtype=float16), 'seen': array(3)}
+    A row holds the floating-point numbers: complex ones as two, half precision as single, because
+    sums in half precision lose digits. Integers and truth values stay arrays; the present ones of
+    the server's model are in ``rest``.
     """
 
     def __init__(self, model: Arrays) -> None:
         kinds = {array.dtype.char for array in model.values()}
         self._dtype = np.float64 if kinds & set(_DOUBLE) else np.float32
         self.rest = model
-        self.like: Arrays = {
+        self.like: Arrays = {  # zeros that take no memory
             name: np.broadcast_to(np.zeros((), array.dtype), array.shape)
             for name, array in model.items()
         }
@@ -63,7 +44,7 @@ class Rows:
         return sum(array.size * array.itemsize for array in self.like.values())
 
     def round(self, row: torch.Tensor) -> None:
-        """Round a row to the numbers that are handed out, where all are of half precision."""
+        """Round a row to half precision, where the whole model is handed out in it."""
         if {array.dtype.char for array in self.like.values()} == {"e"}:
             row.copy_(row.to(torch.float16))
 
@@ -77,7 +58,7 @@ class Rows:
         return torch.from_numpy(np.concatenate(parts))
 
     def arrays(self, row: torch.Tensor, rest: Arrays | None = None) -> Arrays:
-        """Return the model of a row, as new arrays; what no row holds is that of ``rest``."""
+        """Return the model of a row as new arrays, completed by those of ``rest``."""
         rest = self.rest if rest is None else rest
         numbers, at, found = row.numpy(), 0, {}
         for name, like in self.like.items():
@@ -97,33 +78,23 @@ def _in_row(like: NDArray[Any]) -> bool:
 
 @dataclasses.dataclass(eq=False)
 class ArrayRule:
-    """Lets an `Aggregation` of arrays move the server's row.
+    """The server's rule for rows that lets an aggregation of arrays make the model."""
 
-    Parameters
-    ----------
-    aggregation : Aggregation
-        What becomes of what got through.
-    rows : Rows
-        How arrays become rows.
-    held, starts : dicts
-        Updates by client, and the models they began from by version, as the loop keeps them.
-    """
-
-    aggregation: Aggregation
+    aggregation: ModelAggregation
     rows: Rows
-    held: Mapping[int, Update]
-    starts: Mapping[int, Arrays]
+    held: Mapping[int, Update]  # by client, as the loop keeps them
+    starts: Mapping[int, Arrays]  # the models they began from, by version
     everybody_trains: bool = False
     needs_models: bool = True
 
     def open_memory(self, model: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return nothing: an aggregation keeps what it remembers."""
+        """Return nothing: an aggregation has its own memory."""
         return {}
 
     def apply(
         self, model: torch.Tensor, memory: dict[str, torch.Tensor], arrivals: Arrivals
     ) -> tuple[NDArray[np.float64], int]:
-        """Hand what arrived to the aggregation, and take the model it makes of it."""
+        """Let the aggregation make a new model from what arrived."""
         taken = []
         for client in np.flatnonzero(arrivals.delivered).tolist():
             sent, staleness = self.held[client], int(arrivals.staleness[client])
@@ -138,13 +109,13 @@ class ArrayRule:
 
 
 def open_rule(
-    aggregation: Aggregation | PaperAggregation,
+    aggregation: ModelAggregation | PaperAggregation,
     valuation: Valuation | None,
     rows: Rows,
     held: Mapping[int, Update],
     starts: Mapping[int, Arrays],
 ) -> tuple[Algorithm, float]:
-    """Return what moves the server's row, and the clients' step `η`."""
+    """Return the server's rule for rows, and the clients' step `η`."""
     kinds = {array.dtype for array in rows.like.values()}
     is_own = isinstance(aggregation, PaperAggregation)
     if (is_own or valuation is not None) and [kind.kind for kind in kinds] != ["f"]:
@@ -154,6 +125,6 @@ def open_rule(
         )
     if isinstance(aggregation, PaperAggregation):
         return aggregation.rule, aggregation.settings.client_lr
-    # Where nobody names a step, an update is the way itself.
+    # Where no step is known, an update is the difference of models itself.
     client_lr = 1.0 if valuation is None else valuation.client_lr
     return ArrayRule(aggregation, rows, held, starts), client_lr

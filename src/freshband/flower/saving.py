@@ -1,8 +1,8 @@
-"""A run over Flower on disk: saved after a round, restored into a ServerApp started anew.
+"""Checkpoints of a run over Flower: saved after a round, restored into a new ServerApp.
 
-Orders that were on their way when a ServerApp ended are void with it: Flower gives the new one
-another run. Their clients get the newest model; what a checkpoint holds was applied, and nothing
-is applied twice.
+Orders that were on their way when a ServerApp ended are void, because Flower gives the new one
+another run: their clients get the newest model. What a checkpoint holds was applied, and nothing is
+applied twice.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load_run", "save_run"]
 
-# What the server calls its tensors, and what they are called in a file.
+# The server's names of its tensors, and their names in a file.
 _NAMES = {
     "coordinator": "coordinator",
     "gradients": "valuation.gradients",
@@ -44,7 +44,7 @@ _MEMORY, _AGGREGATION = "memory.", "aggregation."
 
 
 def save_run(run: AsyncRounds, folder: Path) -> None:
-    """Write everything needed to go on."""
+    """Write everything that is needed to continue."""
     held: Arrays = {f"model.{name}": array for name, array in run.model.items()}
     for version, start in run.starts.items():
         held |= {f"start.{version}.{name}": array for name, array in start.items()}
@@ -80,12 +80,9 @@ def save_run(run: AsyncRounds, folder: Path) -> None:
 
 
 def load_run(run: AsyncRounds, folder: Path) -> bool:
-    """Restore what `save_run` wrote into a fresh run; return whether there was anything.
+    """Restore what `save_run` wrote into a new run; return whether there was a checkpoint.
 
-    Raises
-    ------
-    FileError
-        If the checkpoint is damaged or of another problem.
+    Raises `FileError` if it is damaged or belongs to another problem.
     """
     if not has_checkpoint(folder):
         return False
@@ -136,6 +133,6 @@ def _wide(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _like(model: Arrays, tensors: Mapping[str, torch.Tensor], prefix: str) -> Arrays:
-    """Return a model in the order of another: files keep names, not their order."""
+    """Return a model in the order of another: files do not keep the order of names."""
     found = tensors_of(tensors, prefix)
     return {name: found[name].numpy() for name in model if name in found}
