@@ -17,14 +17,11 @@ from freshband._lazy import import_on_use
 from freshband.errors import FreshbandError
 
 __all__ = [
-    "Arrival",
     "AsyncRounds",
     "DeadlineUplink",
-    "ModelAggregation",
     "PaperAggregation",
     "SimulatedUplink",
     "StrategyAggregation",
-    "Update",
     "Uplink",
     "Valuation",
     "build_rounds",
@@ -41,27 +38,18 @@ os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 if TYPE_CHECKING:
-    from freshband.flower.aggregation import (
-        Arrival,
-        ModelAggregation,
-        PaperAggregation,
-        StrategyAggregation,
-    )
+    from freshband.flower.aggregation import PaperAggregation, StrategyAggregation
     from freshband.flower.building import build_rounds, read_training
     from freshband.flower.mod import channel_mod
     from freshband.flower.server import AsyncRounds, Valuation
     from freshband.flower.uplinks import DeadlineUplink, SimulatedUplink, Uplink
-    from freshband.flower.wire import Update
 
 _HOMES = {
-    "Arrival": "aggregation",
     "AsyncRounds": "server",
     "DeadlineUplink": "uplinks",
-    "ModelAggregation": "aggregation",
     "PaperAggregation": "aggregation",
     "SimulatedUplink": "uplinks",
     "StrategyAggregation": "aggregation",
-    "Update": "wire",
     "Uplink": "uplinks",
     "Valuation": "server",
     "build_rounds": "building",

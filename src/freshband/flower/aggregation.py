@@ -1,71 +1,22 @@
-"""What becomes of the updates that got through: freshband's own rules, or any Flower strategy.
-
-A stale update began from an older model than the server has now, so it is moved to the present one
-before it is averaged: `w + (w_i - w_start)`. Averaging these is equation (7), and with nothing
-stale it is plain FedAvg.
-"""
+"""How updates make a new model over Flower: by freshband's own rules, or any Flower strategy."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
-from numpy.typing import NDArray
 
 from freshband.errors import ParameterError
 from freshband.federated.algorithms import build_algorithm
 from freshband.federated.settings import Training
-from freshband.flower.wire import Arrays, Update, to_arrays, to_record, widened
+from freshband.flower.wire import Arrays, to_arrays, to_record
 
-__all__ = ["Arrival", "ModelAggregation", "PaperAggregation", "StrategyAggregation"]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Arrival:
-    """An update that got through."""
-
-    client: int
-    update: Update
-    start: Arrays  # the model it began from
-    staleness: int  # the number of versions of the model it missed
-
-
-class ModelAggregation(Protocol):
-    """How a Flower run makes a new model from updates; see `StrategyAggregation`."""
-
-    def configure(
-        self, round: int, model: ArrayRecord, grid: Grid, nodes: Sequence[int]
-    ) -> Mapping[int, RecordDict]:
-        """Return what to send to each node that trains in this round."""
-        ...
-
-    def aggregate(
-        self,
-        round: int,
-        model: Arrays,
-        arrivals: Sequence[Arrival],
-        weights: NDArray[np.float64],
-    ) -> tuple[Arrays, NDArray[np.float64], int]:
-        """Return the new model, each client's step (NaN: unknown) and the versions passed.
-
-        The model must not be written to; arrivals, perhaps none, are in the order of clients, and
-        ``weights`` are `ζ` of all clients.
-        """
-        ...
-
-    def memory(self) -> Arrays:
-        """Return what must be saved with the run."""
-        ...
-
-    def restore(self, memory: Arrays) -> None:
-        """Restore what `memory` returned."""
-        ...
+__all__ = ["PaperAggregation", "StrategyAggregation"]
 
 
 class PaperAggregation:
@@ -131,38 +82,29 @@ class StrategyAggregation:
         known = list(grid.get_node_ids())
         if least > len(known):  # it would wait forever
             raise ParameterError(f"the strategy wants {least} nodes, there are {len(known)}")
-        made = list(
-            self.strategy.configure_train(round, model, ConfigRecord(dict(self._config)), grid)
-        )
+        config = ConfigRecord(dict(self._config))
+        made = list(self.strategy.configure_train(round, model, config, grid))
         if not made and nodes:
             raise ParameterError("the strategy must train: fraction_train is 0, it sends nothing")
         by_node = {message.metadata.dst_node_id: message.content for message in made}
         return {node: RecordDict(dict(by_node.get(node, made[0].content))) for node in nodes}
 
     def aggregate(
-        self,
-        round: int,
-        model: Arrays,
-        arrivals: Sequence[Arrival],
-        weights: NDArray[np.float64],
-    ) -> tuple[Arrays, NDArray[np.float64], int]:
-        """Let the strategy aggregate; see `ModelAggregation.aggregate`."""
-        steps = np.zeros(len(weights))
-        if not arrivals:
-            return model, steps, 1
-        steps[[arrival.client for arrival in arrivals]] = np.nan
-        arrays, metrics = self.strategy.aggregate_train(
-            round, [self._message(arrival, model) for arrival in arrivals]
-        )
+        self, round: int, model: Arrays, trained: Sequence[tuple[Arrays, Mapping[str, Any]]]
+    ) -> Arrays:
+        """Return the new model from the clients' models and the metrics they came with."""
+        if not trained:
+            return model
+        replies = [self._reply(arrays, metrics) for arrays, metrics in trained]
+        made, metrics = self.strategy.aggregate_train(round, replies)
         if metrics is not None:
             self.metrics[round] = metrics
-        return (model if arrays is None else _like(to_arrays(arrays), model)), steps, 1
+        return model if made is None else _like(to_arrays(made), model)
 
-    def _message(self, arrival: Arrival, model: Arrays) -> Message:
-        said = arrival.update.metrics
+    def _reply(self, arrays: Arrays, said: Mapping[str, Any]) -> Message:
         count = 1.0 if self.examples == "equal" else _count(said.get(self._key, 1))
         metrics = MetricRecord({**said, self._key: count})
-        content = RecordDict({"arrays": to_record(_moved(arrival, model)), "metrics": metrics})
+        content = RecordDict({"arrays": to_record(arrays), "metrics": metrics})
         return Message(content, dst_node_id=0, message_type=MessageType.TRAIN)
 
     def memory(self) -> Arrays:
@@ -211,23 +153,6 @@ _LIST, _RECORD = "[]", "{}"  # what an attribute was, after its name; nothing fo
 def _is_array(value: object) -> bool:
     """Whether this is an array of numbers, or a scalar, which numpy makes of 0-d arrays."""
     return isinstance(value, np.ndarray | np.number) and value.dtype.kind in "biufc"
-
-
-def _moved(arrival: Arrival, model: Arrays) -> Arrays:
-    """Return the client's model as if it had begun from the present one.
-
-    Integers move too: a stale client's counter would otherwise turn the server's back. Truth values
-    do not. Half precision becomes single, because a strategy computes in the type it is given.
-    """
-    trained = {name: widened(arrival.update.arrays[name]) for name in model}
-    if arrival.staleness == 0:
-        return trained
-    return {
-        name: trained[name]
-        if present.dtype.kind == "b"
-        else np.asarray(widened(present) + (trained[name] - widened(arrival.start[name])))
-        for name, present in model.items()
-    }
 
 
 def _like(arrays: Arrays, model: Arrays) -> Arrays:

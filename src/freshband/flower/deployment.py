@@ -88,8 +88,8 @@ class Deployment:
              "--disable-runtime-dependency-installation"],
         )  # fmt: skip
         self._wait_for_port(self.superlink)
-        keys = [self.new_key(f"client-{client}") for client in range(self.clients)]
-        self.register([public for _, public in keys])
+        keys = self.folder / "keys"
+        self.register([make_node_key(keys, f"client-{i}")[1] for i in range(self.clients)])
         for client in range(self.clients):
             self.start_node(client)
 
@@ -108,10 +108,6 @@ class Deployment:
         except OSError as error:
             raise FileError(f"cannot write {self.folder}: {reason(error)}") from None
         self.certificates = made
-
-    def new_key(self, name: str) -> tuple[Path, Path]:
-        """Make a key pair; return the paths of the private and the public half."""
-        return make_node_key(self.folder / "keys", name)
 
     def register(self, keys: Sequence[Path]) -> None:
         """Register public keys with the SuperLink."""
@@ -140,58 +136,25 @@ class Deployment:
         self.nodes[client] = node
         return node
 
-    def kill_node(self, client: int) -> None:
-        """Kill a client's SuperNode and all it started, as a power cut would."""
-        self.kill(f"client-{client}")
-        self.nodes.pop(client).wait()
-
-    def restart_node(self, client: int, seconds: float = 180.0) -> None:
-        """Start a SuperNode again and again until the SuperLink takes it back.
-
-        The SuperLink notices only by missing heartbeats, within a minute, that a node was killed,
-        and refuses the same key until then.
-        """
-        log = self.folder / f"client-{client}.log"
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            already = log.read_bytes().count(b"SuperNode ID") if log.exists() else 0
-            node = self.start_node(client)
-            while node.poll() is None and time.monotonic() < end:
-                if log.read_bytes().count(b"SuperNode ID") > already:
-                    return
-                time.sleep(0.2)
-            self.kill_node(client)
-            time.sleep(2.0)
-        raise DeploymentError(f"client {client} was not taken back; see {log}")
-
-    def kill(self, who: str) -> None:
-        """Kill a process started here, by the name of its log, and all it started."""
-        for pid in _marked(f"{self.name}/{who}"):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
     # ------------------------------------------------------------------------------ a run
 
     def run(
         self,
         config: Mapping[str, Any] | None = None,
         tell: Callable[[str], None] = lambda line: None,
-        timeout: float | None = None,
     ) -> int:
-        """Run the app and wait for its end; return 0 on success, 124 after ``timeout`` seconds.
+        """Run the app and wait for its end; return 0 on success.
 
         ``config`` changes the app's configuration; ``tell`` is called with each line of the log.
         """
-        process = self.begin_run(config)
-        try:
-            code = _follow(process, tell, timeout)
-        finally:
-            if process.poll() is None:
+        with self.begin_run(config) as process:
+            try:
+                for line in process.stdout or ():
+                    tell(line.decode(errors="replace").rstrip("\n"))
+            except BaseException:
                 process.kill()
-            process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
-        return code or (0 if self.status() == "finished:completed" else 1)
+                raise
+        return process.returncode or (0 if self.status() == "finished:completed" else 1)
 
     def begin_run(self, config: Mapping[str, Any] | None = None) -> subprocess.Popen[bytes]:
         """Start the app; return the process that prints its log."""
@@ -295,27 +258,6 @@ class Deployment:
         log = self.folder / f"{who}.log"
         words = log.read_text(errors="replace").translate(_FRAMES).split()
         return f"{' '.join(words)[-300:]} (see {log})"
-
-
-def _follow(
-    process: subprocess.Popen[bytes], tell: Callable[[str], None], timeout: float | None
-) -> int:
-    """Call ``tell`` with each line a process prints until it ends; return its code."""
-    assert process.stdout is not None
-    end = None if timeout is None else time.monotonic() + timeout
-    os.set_blocking(process.stdout.fileno(), False)
-    pending = b""
-    while True:
-        ended = process.poll() is not None
-        pending += process.stdout.read() or b""
-        *lines, pending = pending.split(b"\n")
-        for line in lines:
-            tell(line.decode(errors="replace"))
-        if ended:
-            return process.returncode
-        if end is not None and time.monotonic() > end:
-            return 124
-        time.sleep(0.1)
 
 
 def _claimed(folder: Path) -> Path:

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from freshband.federated.contribution import ALONE, without_one
-from freshband.flower.wire import (
-    FLOATING,
-    RECORD,
-    Arrays,
-    Order,
-    to_arrays,
-    to_record,
-    widened,
-)
+from freshband.flower.wire import FLOATING, RECORD, Arrays, Order, to_arrays, to_record, widened
 
 if TYPE_CHECKING:
     from flwr.clientapp.typing import ClientAppCallable, Mod

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from freshband.errors import ParameterError
 from freshband.federated.algorithms import Algorithm, Arrivals
 from freshband.federated.valuation import Valuation
-from freshband.flower.aggregation import Arrival, ModelAggregation, PaperAggregation
-from freshband.flower.wire import Arrays, Update
+from freshband.flower.aggregation import PaperAggregation, StrategyAggregation
+from freshband.flower.wire import Arrays, Update, widened
 
-__all__ = ["ArrayRule", "Rows", "open_rule"]
+__all__ = ["Rows", "StrategyRule", "open_rule"]
 
 _SINGLE, _DOUBLE = ("e", "f", "F"), ("d", "D")  # numpy's codes of floating-point types
 
@@ -77,10 +77,15 @@ def _in_row(like: NDArray[Any]) -> bool:
 
 
 @dataclasses.dataclass(eq=False)
-class ArrayRule:
-    """The server's rule for rows that lets an aggregation of arrays make the model."""
+class StrategyRule:
+    """A server rule that lets a strategy make the model.
 
-    aggregation: ModelAggregation
+    A stale update began from an older model than the server has now, so it is moved to the present
+    one before it is averaged: `w + (w_i - w_start)`. Averaging these is equation (7), and with
+    nothing stale it is plain FedAvg.
+    """
+
+    aggregation: StrategyAggregation
     rows: Rows
     held: Mapping[int, Update]  # by client, as the loop keeps them
     starts: Mapping[int, Arrays]  # the models they began from, by version
@@ -88,28 +93,42 @@ class ArrayRule:
     needs_models: bool = True
 
     def open_memory(self, model: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return nothing: an aggregation has its own memory."""
+        """Return nothing: the strategy has its own memory."""
         return {}
 
     def apply(
         self, model: torch.Tensor, memory: dict[str, torch.Tensor], arrivals: Arrivals
     ) -> tuple[NDArray[np.float64], int]:
-        """Let the aggregation make a new model from what arrived."""
-        taken = []
+        """Let the strategy make a new model; the steps of updates are unknown."""
+        before, trained = self.rows.arrays(model), []
         for client in np.flatnonzero(arrivals.delivered).tolist():
-            sent, staleness = self.held[client], int(arrivals.staleness[client])
+            sent = self.held[client]
             arrays = self.rows.arrays(arrivals.models[client], sent.arrays)
-            update = dataclasses.replace(sent, arrays=arrays)
-            taken.append(Arrival(client, update, self.starts[sent.version], staleness))
-        self.rows.rest, steps, passed = self.aggregation.aggregate(
-            arrivals.round, self.rows.arrays(model), taken, arrivals.weights
-        )
+            # A strategy computes in the type it is given: not in half precision.
+            arrays = {name: widened(array) for name, array in arrays.items()}
+            if arrivals.staleness[client]:
+                arrays = _moved(arrays, self.starts[sent.version], before)
+            trained.append((arrays, sent.metrics))
+        self.rows.rest = self.aggregation.aggregate(arrivals.round, before, trained)
         model.copy_(self.rows.row(self.rows.rest))
-        return steps, passed
+        return np.where(arrivals.delivered, np.nan, 0.0), 1
+
+
+def _moved(trained: Arrays, start: Arrays, present: Arrays) -> Arrays:
+    """Return a client's model as if it had begun from the present one; truth values stay.
+
+    Integers move too: a stale client's counter would otherwise turn the server's back.
+    """
+    return {
+        name: array
+        if array.dtype.kind == "b"
+        else np.asarray(widened(present[name]) + (array - widened(start[name])))
+        for name, array in trained.items()
+    }
 
 
 def open_rule(
-    aggregation: ModelAggregation | PaperAggregation,
+    aggregation: StrategyAggregation | PaperAggregation,
     valuation: Valuation | None,
     rows: Rows,
     held: Mapping[int, Update],
@@ -127,4 +146,4 @@ def open_rule(
         return aggregation.rule, aggregation.settings.client_lr
     # Where no step is known, an update is the difference of models itself.
     client_lr = 1.0 if valuation is None else valuation.client_lr
-    return ArrayRule(aggregation, rows, held, starts), client_lr
+    return StrategyRule(aggregation, rows, held, starts), client_lr

@@ -22,7 +22,7 @@ from freshband.federated.checkpoint import (
     tensors_of,
 )
 from freshband.federated.records import stack_records, unstack_records
-from freshband.flower.rows import ArrayRule
+from freshband.flower.rows import StrategyRule
 from freshband.flower.wire import Arrays, Update, widened
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def save_run(run: AsyncRounds, folder: Path) -> None:
     state = run.server.to_tensors()
     tensors |= {_NAMES[name]: tensor for name, tensor in state.items() if name in _NAMES}
     remembered = tensors_of(state, _MEMORY)
-    if isinstance(run.server.algorithm, ArrayRule):
+    if isinstance(run.server.algorithm, StrategyRule):
         memory = run.server.algorithm.aggregation.memory()
         remembered = {name: torch.from_numpy(np.array(array)) for name, array in memory.items()}
     tensors |= {_AGGREGATION + name: tensor for name, tensor in remembered.items()}
@@ -112,7 +112,7 @@ def _restore(
     state |= {"model": row, "models": row.new_zeros(0, len(row))}
     run.rows.rest = model
     run.server.restore(state, round, int(facts["version"]))
-    if isinstance(run.server.algorithm, ArrayRule):
+    if isinstance(run.server.algorithm, StrategyRule):
         run.server.algorithm.aggregation.restore({n: a.numpy() for n, a in remembered.items()})
     run.scheduler_seconds = [float(seconds) for seconds in facts["scheduler_seconds"]]
     for version in {int(name.split(".")[1]) for name in tensors if name.startswith("start.")}:

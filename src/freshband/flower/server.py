@@ -27,7 +27,7 @@ from freshband.federated.server import FederatedServer, Plan
 from freshband.federated.state import Pending
 from freshband.federated.uplink import Uplink
 from freshband.federated.valuation import Valuation
-from freshband.flower.aggregation import ModelAggregation, PaperAggregation
+from freshband.flower.aggregation import PaperAggregation, StrategyAggregation
 from freshband.flower.roster import Roster, pauses
 from freshband.flower.rows import Rows, open_rule
 from freshband.flower.saving import load_run, save_run
@@ -70,25 +70,15 @@ class AsyncRounds:
         The grid that Flower gives to a ServerApp's main function.
     model : ArrayRecord
         The initial model.
-    coordinator : Coordinator
-        The scheduler; it has the number of clients, and as many channels as the uplink.
     uplink : Uplink
         It decides which updates count as delivered.
-    aggregation : ModelAggregation or PaperAggregation
+    aggregation : StrategyAggregation or PaperAggregation
         It makes a new model from the updates that were delivered.
-    rounds : int >= 1
-        The number of rounds T.
-    valuation : Valuation, optional
-        It values the clients, for ``+priority`` and contribution weights.
-    weights : array of float, shape (n_clients,), optional
-        `ζ`, equal by default.
+    coordinator, rounds, valuation, weights, local_rounds, clip_norm
+        As for `freshband.federated.server.FederatedServer`.
     evaluate : callable, optional
         ``evaluate(round, arrays)`` returns numbers after the round; ``accuracy`` and ``loss`` go
         into the record.
-    local_rounds : int >= 1, default 1
-        Rounds a client works on a model: with more than one it goes on while its update waits.
-    clip_norm : float > 0, optional
-        Longest change of the model that one update may cause; longer ones are shortened.
     ttl : float, optional
         Seconds after which an unanswered order is given up and the client gets the newest model;
         three deadlines by default.
@@ -114,7 +104,7 @@ class AsyncRounds:
         *,
         coordinator: Coordinator,
         uplink: Uplink,
-        aggregation: ModelAggregation | PaperAggregation,
+        aggregation: StrategyAggregation | PaperAggregation,
         rounds: int,
         valuation: Valuation | None = None,
         weights: ArrayLike | None = None,

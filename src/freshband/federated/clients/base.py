@@ -11,8 +11,10 @@ import copy
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+import queue
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +22,10 @@ import torch
 from torch import nn
 
 from freshband.errors import ParameterError
-from freshband.federated.clients.crew import Crew
 from freshband.federated.data.base import Dataset
 
 __all__ = [
+    "Crew",
     "Exam",
     "ExamResult",
     "LocalTraining",
@@ -34,6 +36,8 @@ __all__ = [
 ]
 
 Tool = TypeVar("Tool")
+Work = TypeVar("Work")
+Found = TypeVar("Found")
 Indices: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -113,6 +117,39 @@ class ParameterLayout:
         views = self.views(row)
         for name, parameter in module.named_parameters():
             parameter.data = views[name]
+
+
+class Crew(Generic[Tool]):
+    """Does pieces of work at the same time, one worker per tool.
+
+    Torch releases Python's lock while it computes, so threads use all cores. Each has one torch
+    thread, because several on one small piece slow each other down. The result of a piece must not
+    depend on the tool it gets.
+    """
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._idle: queue.SimpleQueue[Tool] = queue.SimpleQueue()
+        for tool in tools:
+            self._idle.put(tool)
+        self._pool = ThreadPoolExecutor(
+            len(tools), "client", initializer=torch.set_num_threads, initargs=(1,)
+        )
+
+    def share(self, work: Sequence[Work], do: Callable[[Tool, Work], Found]) -> Iterator[Found]:
+        """Yield ``do(tool, piece)`` for every piece, in order."""
+
+        def with_a_tool(piece: Work) -> Found:
+            tool = self._idle.get()
+            try:
+                return do(tool, piece)
+            finally:
+                self._idle.put(tool)
+
+        return self._pool.map(with_a_tool, work)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 class Exam:

@@ -13,6 +13,7 @@ from torch import nn
 
 from freshband.errors import ParameterError
 from freshband.federated.clients.base import (
+    Crew,
     Exam,
     ExamResult,
     Indices,
@@ -20,7 +21,6 @@ from freshband.federated.clients.base import (
     TrainingJob,
     Trial,
 )
-from freshband.federated.clients.crew import Crew
 from freshband.federated.clients.pointwise import at_risk, differentiate
 from freshband.federated.data.base import Dataset
 

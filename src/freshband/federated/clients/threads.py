@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from freshband.federated.clients.base import (
+    Crew,
     Exam,
     ExamResult,
     Indices,
@@ -18,7 +19,6 @@ from freshband.federated.clients.base import (
     TrainingJob,
     Trial,
 )
-from freshband.federated.clients.crew import Crew
 from freshband.federated.clients.pointwise import at_risk, differentiate
 from freshband.federated.data.base import Dataset
 

@@ -101,7 +101,7 @@ def build_model(
         return found.build(images, n_classes)
 
 
-def initialise(module: nn.Module) -> None:
+def initialise(module: nn.Module) -> nn.Module:
     """Give convolutions and dense layers He's weights, drawn in order, and zero biases.
 
     Uniform weights in `±√(6 / fan_in)` keep the signal's variance from one ReLU to the next;
@@ -114,6 +114,7 @@ def initialise(module: nn.Module) -> None:
     for layer in layers:
         if layer.bias is not None:
             nn.init.zeros_(layer.bias)
+    return module
 
 
 def room_to_pool(name: str, shape: Shape, times: int) -> tuple[int, int]:

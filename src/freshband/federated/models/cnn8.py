@@ -75,6 +75,4 @@ class Cnn8(Parameters):
             nn.ReLU(inplace=True),
             nn.Linear(self.hidden, n_classes),
         ]
-        module = nn.Sequential(*layers)
-        initialise(module)
-        return module
+        return initialise(nn.Sequential(*layers))

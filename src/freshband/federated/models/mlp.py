@@ -42,6 +42,4 @@ class Mlp(Parameters):
         layers: list[nn.Module] = [nn.Flatten()]
         for inputs, outputs in pairwise((math.prod(shape), *self.hidden, n_classes)):
             layers += [nn.Linear(inputs, outputs), nn.ReLU()]
-        module = nn.Sequential(*layers[:-1])  # scores go through no ReLU
-        initialise(module)
-        return module
+        return initialise(nn.Sequential(*layers[:-1]))  # scores go through no ReLU

@@ -87,9 +87,7 @@ class ResNet18(Parameters):
                 layers.append(BasicBlock(inputs, outputs, stride, self._norm))
                 inputs = outputs
         layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, n_classes)]
-        module = nn.Sequential(*layers)
-        initialise(module)
-        return module
+        return initialise(nn.Sequential(*layers))
 
     def _norm(self, channels: int) -> nn.Module:
         if self.norm == "batch":

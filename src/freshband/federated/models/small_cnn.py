@@ -55,5 +55,4 @@ class SmallCnn(Parameters):
             nn.Flatten(),
             nn.Linear(second * height * width, n_classes),
         )
-        initialise(module)
-        return module
+        return initialise(module)
