@@ -1,7 +1,7 @@
 """Where independent runs are computed: threads of this process, or Ray tasks on many machines.
 
-Whatever computes them, results are the same bit for bit: a run depends on its number and the seed
-alone. A backend is given a function, what all calls share, and the items to call it with.
+Results are the same bit for bit, because a run depends only on its number and the seed. A backend
+is given a function, an argument that all calls share, and the items to call it with.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Backend(Protocol):
         items: Sequence[Item],
         stop: threading.Event | None = None,
     ) -> Iterator[tuple[int, Found]]:
-        """Yield (place of the item, ``function(shared, item)``) as they are done, in any order.
+        """Yield (position of the item, ``function(shared, item)``) as they finish, in any order.
 
-        Where it ends early, by an error or because nobody asks for more, ``stop`` is set, and
-        calls that have not begun never do.
+        If it ends early, by an error or because the caller stops, ``stop`` is set and calls that
+        have not begun are cancelled.
         """
         ...
 
@@ -55,17 +55,10 @@ def open_backend(
 ) -> Backend:
     """Return a backend by name.
 
-    Parameters
-    ----------
-    name : {"threads", "ray"}, default "threads"
-    workers : int >= 1, optional
-        Calls at a time on this machine; by default one a core. A Ray cluster that runs already has
-        its own number.
-    address : str, optional
-        Of a Ray cluster, such as ``"auto"`` or ``"ray://host:10001"``; by default one is started
-        on this machine and ended afterwards.
-    gpus : float >= 0, default 0
-        Share of a GPU a call takes on Ray, such as 0.25.
+    ``workers`` is the number of calls at a time on this machine, by default one per core; a running
+    Ray cluster has its own number. ``address`` is that of a Ray cluster, such as ``"auto"`` or
+    ``"ray://host:10001"``; by default one is started here and ended afterwards. ``gpus`` is the
+    share of a GPU that a call takes on Ray, such as 0.25.
     """
     if name == "ray":
         return RayBackend(workers=workers, address=address, gpus=gpus)
@@ -80,14 +73,7 @@ def open_backend(
 
 @final
 class ThreadBackend:
-    """Threads of this process; compiled code runs on all cores.
-
-    Examples
-    --------
-    >>> backend = ThreadBackend(workers=2)
-    >>> sorted(backend.compute(pow, 2, [3, 5]))
-    [(0, 8), (1, 32)]
-    """
+    """Threads of this process; compiled code runs on all cores."""
 
     def __init__(self, workers: int | None = None) -> None:
         chosen = (os.cpu_count() or 1) if workers is None else workers
@@ -119,8 +105,8 @@ class ThreadBackend:
 class RayBackend:
     """Ray tasks; one whose process dies is tried again, up to five times.
 
-    A task takes one core and ``gpus`` of a GPU, and calls the function for a few items. Files
-    imported by ``--import`` are imported by the tasks as well, from the same path.
+    A task takes one core and ``gpus`` of a GPU, and calls the function for a few items. It imports
+    the files given by ``--import`` from the same path.
     """
 
     def __init__(
@@ -169,7 +155,7 @@ class RayBackend:
     def _connect(self, ray: Any) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        os.environ.setdefault("RAY_worker_niceness", "0")  # or all else goes first
+        os.environ.setdefault("RAY_worker_niceness", "0")  # by default Ray's workers yield to all
         own = {"num_cpus": self.workers, "include_dashboard": False}
         try:
             ray.init(
@@ -185,7 +171,7 @@ class RayBackend:
 
 
 def _share(items: int, cores: float) -> int:
-    """Return how many items a task gets: enough tasks for all cores to end together, no more.
+    """Return the number of items per task: about eight tasks per core, at most 32 items each.
 
     Examples
     --------
@@ -196,7 +182,7 @@ def _share(items: int, cores: float) -> int:
 
 
 def _run(packed: bytes, files: list[str], items: list[Any]) -> list[Any]:
-    """Call the function in another process, where the user's own files may be unknown."""
+    """Call the function in another process, which may not know the user's own files yet."""
     ray: Any = importlib.import_module("ray")
     for path in files:
         import_file(Path(path))

@@ -206,7 +206,7 @@ def test_shards_give_few_classes() -> None:
         ({"scheme": Dirichlet}, "scheme must be a name or have a method split"),
         ({"scheme": 3}, "scheme must be a name"),
         ({"labels": []}, "labels must be a list"),
-        ({"labels": [[0], [0, 1]]}, "labels must be a list of whole numbers: "),
+        ({"labels": [[0], [0, 1]]}, "labels must be a list of at least one whole number, got "),
         ({"labels": [0.5, 1.0] * 50}, "labels must be a list"),
         ({"labels": [[0, 1]] * 50}, "labels must be a list"),
         ({"labels": [-1, 1] * 50}, "labels must be >= 0, got -1"),

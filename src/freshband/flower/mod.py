@@ -58,24 +58,11 @@ def channel_mod(
         if order.task == "resend" and not kept:
             return _answer(message, order=order.round, lost=1)
         if order.task == "resend" and not order.further:
-            return _resend(message, context, order, on_channel)
-        said: dict[str, int | float] = {"order": order.round}
-        if order.task == "resend":  # go on from the update that was kept
-            said |= cast(dict[str, int | float], dict(context.state[f"{_SENT}.said"]))
-            for name in list(message.content.array_records):
-                message.content[name] = context.state[f"{_SENT}.arrays"]
-        _note_taken(context, order)
-        if order.value and measure_error is not None:
-            said["error"] = float(measure_error(_without(message, context, order), context))
-        del message.content[RECORD]  # the user's function sees only its strategy's message
-        reply = call_next(message, context)
-        if reply.has_error():
-            return reply
-        if order.keep or order.value:
-            _keep(context, order, reply, said)
-        if on_channel is not None:
+            reply = _resend(message, context)
+        else:
+            reply = _train(message, context, order, call_next, measure_error)
+        if on_channel is not None and not reply.has_error():
             on_channel(order.channel, context)
-        reply.content[RECORD] = MetricRecord(dict(said))
         return reply
 
     return mod
@@ -85,19 +72,34 @@ def _answer(message: Message, **said: int) -> Message:
     return Message(RecordDict({RECORD: MetricRecord(dict(said))}), reply_to=message)
 
 
-def _resend(
-    message: Message, context: Context, order: Order, on_channel: OnChannel | None
+def _resend(message: Message, context: Context) -> Message:
+    content = {name: context.state[f"{_SENT}.{name}"] for name in ("arrays", "metrics")}
+    content[RECORD] = context.state[f"{_SENT}.said"]
+    return Message(RecordDict(content), reply_to=message)
+
+
+def _train(
+    message: Message,
+    context: Context,
+    order: Order,
+    call_next: ClientAppCallable,
+    measure_error: MeasureError | None,
 ) -> Message:
-    content = RecordDict(
-        {
-            "arrays": context.state[f"{_SENT}.arrays"],
-            "metrics": context.state[f"{_SENT}.metrics"],
-            RECORD: context.state[f"{_SENT}.said"],
-        }
-    )
-    if on_channel is not None:
-        on_channel(order.channel, context)
-    return Message(content, reply_to=message)
+    said: dict[str, int | float] = {"order": order.round}
+    if order.task == "resend":  # go on from the update that was kept
+        said |= cast(dict[str, int | float], dict(context.state[f"{_SENT}.said"]))
+        for name in list(message.content.array_records):
+            message.content[name] = context.state[f"{_SENT}.arrays"]
+    _note_taken(context, order)
+    if order.value and measure_error is not None:
+        said["error"] = float(measure_error(_without(message, context, order), context))
+    del message.content[RECORD]  # the user's function sees only its strategy's message
+    reply = call_next(message, context)
+    if not reply.has_error():
+        if order.keep or order.value:
+            _keep(context, order, reply, said)
+        reply.content[RECORD] = MetricRecord(dict(said))
+    return reply
 
 
 def _keep(context: Context, order: Order, reply: Message, said: dict[str, int | float]) -> None:

@@ -31,15 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["load_run", "save_run"]
 
 # The server's names of its tensors, and their names in a file.
-_NAMES = {
-    "coordinator": "coordinator",
-    "gradients": "valuation.gradients",
-    **{f"arrays.{name}": f"by_client.{name}" for name in ("weights", "receivers", "worked")},
-    **{
-        f"arrays.{name}": f"valuation.{name}"
-        for name in ("contributions", "errors", "heard", "worth")
-    },
-}
+_NAMES = {"coordinator": "coordinator", "gradients": "valuation.gradients"}
+_NAMES |= {f"arrays.{name}": f"by_client.{name}" for name in ("weights", "receivers", "worked")}
+_VALUED = ("contributions", "errors", "heard", "worth")
+_NAMES |= {f"arrays.{name}": f"valuation.{name}" for name in _VALUED}
 _MEMORY, _AGGREGATION = "memory.", "aggregation."
 
 
@@ -66,13 +61,7 @@ def save_run(run: AsyncRounds, folder: Path) -> None:
         "scheduler_seconds": run.scheduler_seconds,
         "overdue": sorted(set(run._orders) - set(run.held)),
         "held": {
-            str(client): {
-                "order": update.order,
-                "version": update.version,
-                "metrics": update.metrics,
-                "error": update.error,
-                "problem": update.problem,
-            }
+            str(client): {name: value for name, value in vars(update).items() if name != "arrays"}
             for client, update in run.held.items()
         },
     }

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from flwr.app import ArrayRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
-from numpy.typing import ArrayLike
 
 from freshband.coordinator import Coordinator
 from freshband.errors import ParameterError
@@ -74,8 +73,9 @@ class AsyncRounds:
         It decides which updates count as delivered.
     aggregation : StrategyAggregation or PaperAggregation
         It makes a new model from the updates that were delivered.
-    coordinator, rounds, valuation, weights, local_rounds, clip_norm
-        As for `freshband.federated.server.FederatedServer`.
+    coordinator, valuation, **server
+        As for `freshband.federated.server.FederatedServer`: also ``rounds``, ``weights``,
+        ``local_rounds`` and ``clip_norm``.
     evaluate : callable, optional
         ``evaluate(round, arrays)`` returns numbers after the round; ``accuracy`` and ``loss`` go
         into the record.
@@ -105,16 +105,13 @@ class AsyncRounds:
         coordinator: Coordinator,
         uplink: Uplink,
         aggregation: StrategyAggregation | PaperAggregation,
-        rounds: int,
         valuation: Valuation | None = None,
-        weights: ArrayLike | None = None,
         evaluate: Evaluate | None = None,
-        local_rounds: int = 1,
-        clip_norm: float | None = None,
         ttl: float | None = None,
         wait_for_clients: float = 120.0,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 1,
+        **server: Any,
     ) -> None:
         n_clients = coordinator.n_clients
         if uplink.n_channels != coordinator.n_channels:
@@ -142,14 +139,11 @@ class AsyncRounds:
             self.rows.row(self.rows.rest),
             coordinator=coordinator,
             algorithm=rule,
-            rounds=rounds,
             client_lr=client_lr,
             payload=self.rows.nbytes,
-            weights=weights,
             valuation=valuation,
             keeps_models=False,
-            local_rounds=local_rounds,
-            clip_norm=clip_norm,
+            **server,
         )
         self._folder = None if checkpoint is None else file_path("checkpoint", checkpoint)
         self._every = whole_number("checkpoint_every", checkpoint_every, at_least=1)

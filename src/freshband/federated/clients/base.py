@@ -11,7 +11,7 @@ import copy
 import dataclasses
 import functools
 import math
-import queue
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -120,32 +120,25 @@ class ParameterLayout:
 
 
 class Crew(Generic[Tool]):
-    """Does pieces of work at the same time, one worker per tool.
+    """Does pieces of work at the same time, on threads that each have their own tool.
 
     Torch releases Python's lock while it computes, so threads use all cores. Each has one torch
     thread, because several on one small piece slow each other down. The result of a piece must not
     depend on the tool it gets.
     """
 
-    def __init__(self, tools: Sequence[Tool]) -> None:
-        self._idle: queue.SimpleQueue[Tool] = queue.SimpleQueue()
-        for tool in tools:
-            self._idle.put(tool)
-        self._pool = ThreadPoolExecutor(
-            len(tools), "client", initializer=torch.set_num_threads, initargs=(1,)
-        )
+    def __init__(self, workers: int, make_tool: Callable[[], Tool]) -> None:
+        self._own = threading.local()
+
+        def begin() -> None:
+            torch.set_num_threads(1)
+            self._own.tool = make_tool()
+
+        self._pool = ThreadPoolExecutor(workers, "client", initializer=begin)
 
     def share(self, work: Sequence[Work], do: Callable[[Tool, Work], Found]) -> Iterator[Found]:
         """Yield ``do(tool, piece)`` for every piece, in order."""
-
-        def with_a_tool(piece: Work) -> Found:
-            tool = self._idle.get()
-            try:
-                return do(tool, piece)
-            finally:
-                self._idle.put(tool)
-
-        return self._pool.map(with_a_tool, work)
+        return self._pool.map(lambda piece: do(self._own.tool, piece), work)
 
     def close(self) -> None:
         """End the threads."""

@@ -57,20 +57,19 @@ class StackedClients:
         self._stack = stack
         self._dtype = next(module.parameters()).dtype
         batch = _dense if is_dense(module) else _mapped
-        tools = [batch(copy.deepcopy(module).train()) for _ in range(workers)]
-        self._try(tools[0], module)
+        self._try(batch(copy.deepcopy(module).train()), module)
         self._guarded = at_risk(module, dataset.shape)
-        self._crew = Crew(tools)
+        self._crew = Crew(workers, lambda: batch(copy.deepcopy(module).train()))
 
     def _try(self, scores_of: Forward, module: nn.Module) -> None:
-        """Find out now what cannot be stacked: vmap does not know every operation."""
+        """Refuse a module that cannot be stacked: vmap does not know every operation."""
         images = self._images(self.dataset.train_images[:2])
         row = self.layout.read(module).to(images.device)
         try:
             for clients in (1, 2):
                 rows = row.expand(clients, -1).clone().requires_grad_()
                 scores_of(self.layout.views(rows), images.expand(clients, *images.shape)).sum()
-        except Exception as error:  # whatever it may be
+        except Exception as error:  # of any type
             why = str(error).partition("\n")[0]
             raise ParameterError(
                 f"model cannot be stacked, {type(module).__name__} fails: {why}; use path='threads'"

@@ -38,7 +38,7 @@ class ThreadedClients:
         self.dataset = dataset
         self._exam = Exam(dataset)
         guarded = at_risk(module, dataset.shape)
-        self._crew = Crew([_Worker(module, self.layout, dataset, guarded) for _ in range(workers)])
+        self._crew = Crew(workers, lambda: _Worker(module, self.layout, dataset, guarded))
 
     def train(self, jobs: Sequence[TrainingJob], lr: float) -> None:
         """Run the local training of all jobs; see `LocalTraining.train`."""

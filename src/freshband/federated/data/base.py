@@ -28,7 +28,6 @@ class Dataset:
     Attributes
     ----------
     name : str
-        The name in reports.
     train_images : tensor of uint8 or float32, shape (n_train, channels, height, width)
         The images that are divided among the clients.
     train_labels : tensor of int64, shape (n_train,)
@@ -36,7 +35,6 @@ class Dataset:
     test_images, test_labels : tensors
         The same for the server's test set, which no client holds.
     n_classes : int >= 2
-        Number of classes.
     mean, std : tuple of float, one per channel
         Normalisation `(x − mean) / std`, in the units of the stored pixels; ``std`` is positive.
     class_names : tuple of str, optional
@@ -46,7 +44,6 @@ class Dataset:
 
     Examples
     --------
-    >>> from freshband.federated.data import load_dataset
     >>> digits = load_dataset("digits")
     >>> digits.n_classes, digits.shape, digits.default_model
     (10, (1, 8, 8), 'small-cnn')
@@ -80,8 +77,8 @@ class Dataset:
         for name in ("mean", "std"):
             _check_normalisation(name, getattr(self, name), self.shape[0])
         names = self.class_names
-        if not isinstance(names, Sized) or len(names) not in (0, self.n_classes):
-            got = len(names) if isinstance(names, Sized) else shown(names)
+        got = len(names) if isinstance(names, Sized) else shown(names)
+        if got not in (0, self.n_classes):
             raise ParameterError(
                 f"class_names must be empty or n_classes = {self.n_classes} names, got {got}"
             )
@@ -109,7 +106,7 @@ class Dataset:
             Other integers than uint8 and other floats than float32 become float32. Rows of plain
             features fit as (n, 1, 1, features), with the model ``mlp``.
         train_labels, test_labels : array_like of int, shape (n,)
-            Classes of any integer type, from 0.
+            Classes, from 0.
         n_classes : int, optional
             The largest label plus one by default.
         name, class_names, default_model
@@ -117,7 +114,6 @@ class Dataset:
 
         Examples
         --------
-        >>> import torch
         >>> x, y = torch.rand(8, 3, 4, 4), torch.arange(8) % 2
         >>> Dataset.of(x, y, x, y, name="mine").n_classes
         2
@@ -196,13 +192,6 @@ def load_dataset(
         The user's seed and the number of the run. Only synthetic data depend on them.
     **params
         Parameters of the named source, such as ``data_dir`` for CIFAR.
-
-    Raises
-    ------
-    ParameterError
-        For an unknown name or parameter, or a value out of range.
-    FileError
-        If a file is missing, damaged or cannot be downloaded.
 
     Examples
     --------

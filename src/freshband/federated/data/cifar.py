@@ -50,7 +50,7 @@ class FileLayout(NamedTuple):
 
     @property
     def record(self) -> int:
-        """Bytes of an image with its labels."""
+        """The number of bytes of an image with its labels."""
         return self.label_bytes + _PIXELS
 
     @property
@@ -111,9 +111,9 @@ class Cifar10(Parameters):
     def load(self, rng: np.random.Generator) -> Dataset:
         """Read the set; see `DataSource.load`."""
         return _load(
+            "cifar10",
             CIFAR10,
             self.data_dir,
-            name="cifar10",
             mean=(125.307, 122.950, 113.865),
             std=(62.993, 62.089, 66.705),
             class_names=tuple(_OBJECTS.split()),
@@ -147,19 +147,20 @@ class Cifar100(Parameters):
     def load(self, rng: np.random.Generator) -> Dataset:
         """Read the set; see `DataSource.load`."""
         return _load(
+            "cifar100",
             CIFAR100,
             self.data_dir,
-            name="cifar100",
             mean=(129.304, 124.070, 112.434),
             std=(68.170, 65.392, 70.418),
             default_model="resnet18",
         )
 
 
-def _load(layout: FileLayout, data_dir: str | os.PathLike[str] | None, **about: Any) -> Dataset:
+def _load(
+    name: str, layout: FileLayout, data_dir: str | os.PathLike[str] | None, **about: Any
+) -> Dataset:
     parts = read_folder(_folder(layout, data_dir), layout)
-    names = ("train_images", "train_labels", "test_images", "test_labels")
-    return Dataset(n_classes=layout.n_classes, **dict(zip(names, parts, strict=True)), **about)
+    return Dataset(name, *parts, n_classes=layout.n_classes, **about)
 
 
 def _folder(layout: FileLayout, data_dir: str | os.PathLike[str] | None) -> Path:

@@ -30,7 +30,7 @@ class ModelSpec(Protocol):
     def build(self, shape: Shape, n_classes: int) -> nn.Module:
         """Return a new module from (batch, *shape) to (batch, n_classes) unnormalised scores.
 
-        It draws its weights from torch's default generator, which `build_model` seeds.
+        It draws weights from torch's default generator, which `build_model` seeds.
         """
         ...
 
@@ -57,7 +57,6 @@ def build_model(
     shape : (int, int, int)
         Channels, height and width of an image.
     n_classes : int >= 2
-        Number of classes.
     seed, run : int >= 0, default 0
         The user's seed and the number of the run; equal numbers give equal weights.
     **params
@@ -67,12 +66,6 @@ def build_model(
     -------
     torch.nn.Module
         On the CPU, in training mode, float32.
-
-    Raises
-    ------
-    ParameterError
-        For an unknown name or parameter, a value out of range, images too small for the model, or
-        a module that does not map such images to n_classes scores.
 
     Examples
     --------

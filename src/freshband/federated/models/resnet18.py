@@ -25,10 +25,8 @@ class ResNet18(Parameters):
     stages of two residual blocks with widths w, 2w, 4w, 8w, each stage after the first halving the
     sides, then the mean over pixels and a dense layer.
 
-    GroupNorm normalises every image by itself and keeps no state, so parameters are all there is to
-    send. BatchNorm's running statistics are averages over a client's own small batches and are no
-    gradients: how to add a stale update of them to a newer model is undefined. ``norm="batch"`` is
-    for comparison with central training.
+    GroupNorm keeps no state, so parameters are all there is to send; the page *Data and models*
+    says why BatchNorm does not work here. ``norm="batch"`` is for comparison with central training.
 
     11,220,132 parameters at the defaults for 3×32×32 images and 100 classes, 11,173,962 for ten;
     the norm does not change them.
@@ -44,8 +42,7 @@ class ResNet18(Parameters):
 
     Notes
     -----
-    The last norm of every block starts with zero gain, so that the network begins as a shallow one
-    (Goyal et al. 2017). Two groups are the choice of Reddi et al. for this model and set.
+    The last norm of every block starts with zero gain (Goyal et al. 2017).
 
     Examples
     --------
@@ -56,10 +53,7 @@ class ResNet18(Parameters):
 
     References
     ----------
-    K. He et al., "Deep residual learning for image recognition", CVPR 2016. Y. Wu, K. He, "Group
-    normalization", ECCV 2018. K. Hsieh et al., "The non-IID data quagmire of decentralized machine
-    learning", ICML 2020: BatchNorm fails on unlike clients, GroupNorm does not. S. Reddi et al.,
-    "Adaptive federated optimization", ICLR 2021.
+    K. He et al., "Deep residual learning for image recognition", CVPR 2016.
     """
 
     width: Annotated[int, Field(ge=1)] = 64

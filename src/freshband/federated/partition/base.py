@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -135,7 +135,6 @@ def split_samples(
     labels : array_like of int, shape (n_samples,)
         Labels of the training set, >= 0; also a tensor on the CPU.
     n_clients : int >= 1
-        Number of clients M.
     scheme : str or Scheme, default "dirichlet"
         ``"dirichlet"``, ``"iid"``, ``"shards"``, another registered name, or an object with
         ``split``.
@@ -146,12 +145,6 @@ def split_samples(
         The user's seed and the number of the run.
     **params
         Parameters of the named scheme, such as ``alpha``.
-
-    Raises
-    ------
-    ParameterError
-        For an unknown name or parameter, a value out of range, or fewer samples than the clients
-        need: two each, one without validation, or what the scheme demands.
 
     Examples
     --------
@@ -164,8 +157,10 @@ def split_samples(
     """
     values = _labels(labels)
     n_clients = whole_number("n_clients", n_clients, at_least=1)
-    fraction = _check_fraction(val_fraction)
-    need = 2 if fraction else 1
+    number = isinstance(val_fraction, int | float | np.number)
+    if not number or isinstance(val_fraction, bool) or not 0 <= val_fraction < 1:
+        raise ParameterError(f"val_fraction must be a number in [0, 1), got {val_fraction!r}")
+    need = 2 if val_fraction else 1
     if n_clients * need > len(values):
         raise ParameterError(
             f"n_clients must be at most {len(values) // need} for {len(values)} samples, of which "
@@ -177,7 +172,9 @@ def split_samples(
     _, dealing, keeping = map(np.random.default_rng, streams)  # child 0 draws images
     dealt = split.split(values, n_clients, dealing)
     _check_dealt(type(split).__name__, dealt, n_clients, len(values), need)
-    train, val = zip(*(_set_aside(np.sort(one), fraction, keeping) for one in dealt), strict=True)
+    train, val = zip(
+        *(_set_aside(np.sort(one), val_fraction, keeping) for one in dealt), strict=True
+    )
     return Partition(train=train, val=val)
 
 
@@ -190,7 +187,7 @@ def _set_aside(held: Indices, fraction: float, rng: np.random.Generator) -> tupl
 
 
 def _check_dealt(name: str, dealt: Sequence[Indices], n_clients: int, n: int, need: int) -> None:
-    """Hold a split, perhaps a user's own, to its contract."""
+    """Check that a split, perhaps a user's own, keeps its contract."""
     if len(dealt) != n_clients:
         raise ParameterError(f"{name} must deal to {n_clients} clients, got {len(dealt)}")
     fewest = min(len(one) for one in dealt)
@@ -200,36 +197,32 @@ def _check_dealt(name: str, dealt: Sequence[Indices], n_clients: int, n: int, ne
         raise ParameterError(f"{name} must deal each of the {n} samples exactly once")
 
 
-def _check_fraction(value: Any) -> float:
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not 0 <= value < 1:
-        raise ParameterError(f"val_fraction must be a number in [0, 1), got {value!r}")
-    return float(value)
-
-
 def _labels(value: npt.ArrayLike) -> Indices:
-    try:
-        labels = np.asarray(value)
-    except (TypeError, ValueError) as error:  # ragged, or a tensor on another device
-        raise ParameterError(f"labels must be a list of whole numbers: {error}") from None
-    if labels.ndim != 1 or labels.size == 0 or labels.dtype.kind not in "ui":
+    labels = _row(value)
+    if labels is None or not len(labels):
         raise ParameterError(
-            f"labels must be a list of at least one whole number, got an array of {labels.dtype} "
-            f"with shape {labels.shape}"
+            f"labels must be a list of at least one whole number, got {shown(value)}"
         )
     if labels.min() < 0:
         raise ParameterError(f"labels must be >= 0, got {labels.min()}")
-    return labels.astype(np.int64)
+    return labels
 
 
 def _indices(name: str, value: npt.ArrayLike) -> Indices:
-    """Return indices as a new sorted array; torch warns of arrays that are not writable."""
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError):  # ragged, or a tensor on another device
-        array = np.empty((), np.object_)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "ui"):
+    indices = _row(value)
+    if indices is None:
         raise ParameterError(
             f"{name} must hold a list of whole numbers for each client, got {shown(value)} for one"
         )
-    return np.sort(array.astype(np.int64))
+    return np.sort(indices)
+
+
+def _row(value: npt.ArrayLike) -> Indices | None:
+    """Return a list of whole numbers as a new array, or None if it is anything else."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):  # ragged, or a tensor on another device
+        return None
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "ui"):
+        return None
+    return array.astype(np.int64)
