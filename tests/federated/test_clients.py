@@ -12,8 +12,9 @@ from torch import nn
 
 from freshband.errors import ParameterError
 from freshband.federated import Dataset, Training, build_model, load_dataset
-from freshband.federated.clients import choose_clients, pick_device
+from freshband.federated.clients import choose_clients, name_device, pick_device
 from freshband.federated.clients.base import LocalTraining, ParameterLayout, TrainingJob, Trial
+from freshband.federated.clients.batched import is_dense
 
 MODELS: dict[str, dict[str, Any]] = {
     "mlp": {"shape": (1, 4, 4), "params": {"hidden": [6, 5]}},
@@ -269,6 +270,13 @@ def test_modules_of_ones_own(module: nn.Module, path: Any) -> None:
         assert (job.out - naive(module, data, job, LR)).abs().max() <= 1e-10
 
 
+def test_dense_modules_are_told_from_others() -> None:
+    assert is_dense(nn.Sequential(nn.Flatten(), nn.Linear(4, 2), nn.ReLU()))
+    assert not is_dense(nn.Sequential(nn.Conv2d(1, 1, 3)))
+    assert not is_dense(nn.Sequential(nn.Flatten(2), nn.Linear(4, 2)))
+    assert not is_dense(nn.Linear(4, 2))
+
+
 # ------------------------------------------------------------------------------ layout, devices
 
 
@@ -298,6 +306,7 @@ def test_a_row_holds_every_parameter_once(name: str) -> None:
 def test_devices() -> None:
     assert pick_device("cpu") == torch.device("cpu")
     assert pick_device("auto").type in ("cpu", "cuda")
+    assert name_device(torch.device("cpu")) == "cpu"
     for name in ("", "gpu", "cuda:999", "cpu:x"):
         with pytest.raises(ParameterError, match="device must be 'auto', 'cpu' or a GPU"):
             pick_device(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import shlex
 import signal
@@ -16,7 +15,8 @@ import typer
 
 from freshband.cli.folding import Command, Group
 from freshband.cli.settings import read_number, read_setting
-from freshband.errors import FreshbandError, ParameterError, nearest, shown
+from freshband.cli.training import need_extra
+from freshband.errors import ParameterError, nearest, shown
 
 __all__ = ["app"]
 
@@ -32,12 +32,6 @@ app = typer.Typer(
 def _show_help(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
-
-
-def _need_torch() -> None:
-    """Say what to install before Flower's app fails over it; `freshband.flower` needs flwr."""
-    if importlib.util.find_spec("torch") is None:
-        raise FreshbandError("torch is missing; install it with: pip install 'freshband[flower]'")
 
 
 @app.command(cls=Command)
@@ -58,7 +52,7 @@ def new(
 
       freshband flower up digits
     """
-    _need_torch()
+    need_extra()
     from freshband.flower.scaffold import write_app
     from freshband.parameters import whole_number
 
@@ -116,7 +110,7 @@ def up(
 
       freshband flower up digits --set rounds=3 --set uplink=deadline
     """
-    _need_torch()
+    need_extra()
     from freshband.flower.deployment import Deployment
     from freshband.flower.scaffold import read_app
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterator
 from typing import Final
@@ -30,9 +31,8 @@ class Roster:
         self.grid = grid
         self.n_clients = n_clients
         self.nodes: dict[int, int] = {}  # by client
-        self._asked: dict[str, int] = {}
-        self._known: set[int] = set()
-        self._again: dict[int, float] = {}
+        self._asked: dict[str, int] = {}  # nodes, by message
+        self._due: dict[int, float] = {}  # when to ask a node again
 
     def wait(self, seconds: float) -> None:
         """Wait until every client is there, for at most this many seconds."""
@@ -58,21 +58,17 @@ class Roster:
             else:  # it failed: ask again later
                 why = reply.error.reason if reply.has_error() else "no answer of channel_mod's"
                 _log.warning("freshband: node %s cannot say who it is: %s", node, why)
-                self._again[node] = time.monotonic() + _PATIENCE
-        present = set(self.grid.get_node_ids())
-        self._known &= present
-        now = time.monotonic()
-        for node in [node for node, when in self._again.items() if when <= now]:
-            self._known.discard(node)
-            del self._again[node]
+                self._due[node] = time.monotonic() + _PATIENCE
+        present, now = set(self.grid.get_node_ids()), time.monotonic()
         self.nodes = {client: node for client, node in self.nodes.items() if node in present}
-        for node in sorted(present - self._known):
+        self._due = {node: when for node, when in self._due.items() if node in present}
+        for node in sorted(node for node in present if self._due.get(node, now) <= now):
             content = RecordDict({RECORD: Order("hello").to_record(), "config": ConfigRecord()})
             message = Message(content, dst_node_id=node, message_type=MessageType.TRAIN, ttl=_TTL)
             for name in self.grid.push_messages([message]):
                 if name:
                     self._asked[name] = node
-                    self._known.add(node)
+                    self._due[node] = math.inf
 
     def _enter(self, node: int, client: object) -> None:
         if not isinstance(client, int) or not 0 <= client < self.n_clients:

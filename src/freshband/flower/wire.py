@@ -139,11 +139,10 @@ def _read_arrays(content: RecordDict, model: Arrays) -> tuple[Arrays, str]:
     if set(record) != set(model):
         odd = sorted(set(record) ^ set(model))[0]
         return {}, f"its arrays must be those of the model, {odd!r} is not in both"
-    for name, like in model.items():  # before the bytes are read
-        if tuple(record[name].shape) != like.shape:
-            return {}, f"{name!r} must have the shape {like.shape}, got {tuple(record[name].shape)}"
     arrays = {}
     for name, like in model.items():
+        if tuple(record[name].shape) != like.shape:  # before the bytes are read
+            return {}, f"{name!r} must have the shape {like.shape}, got {tuple(record[name].shape)}"
         array = np.asarray(record[name].numpy())
         if array.shape != like.shape or array.dtype != like.dtype:
             got = f"{array.shape} of {array.dtype}"

@@ -107,10 +107,7 @@ class ParameterLayout:
 
     def write(self, row: torch.Tensor, module: nn.Module) -> None:
         """Copy a row into a module's parameters."""
-        views = self.views(row)
-        with torch.no_grad():
-            for name, parameter in module.named_parameters():
-                parameter.copy_(views[name])
+        module.load_state_dict(self.views(row), strict=False)  # tied parameters have two names
 
     def lend(self, row: torch.Tensor, module: nn.Module) -> None:
         """Make a module's parameters views of a row: writing one writes the other."""

@@ -20,8 +20,6 @@ __all__ = ["Mlp"]
 class Mlp(Parameters):
     """Pixels in a row, dense layers with ReLU between them.
 
-    4,810 parameters at the defaults for the 1×8×8 digits and ten classes.
-
     Parameters
     ----------
     hidden : list of int >= 1, default (64,)

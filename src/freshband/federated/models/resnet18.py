@@ -28,9 +28,6 @@ class ResNet18(Parameters):
     GroupNorm keeps no state, so parameters are all there is to send; the page *Data and models*
     says why BatchNorm does not work here. ``norm="batch"`` is for comparison with central training.
 
-    11,220,132 parameters at the defaults for 3×32×32 images and 100 classes, 11,173,962 for ten;
-    the norm does not change them.
-
     Parameters
     ----------
     width : int >= 1, default 64

@@ -172,10 +172,8 @@ def split_samples(
     _, dealing, keeping = map(np.random.default_rng, streams)  # child 0 draws images
     dealt = split.split(values, n_clients, dealing)
     _check_dealt(type(split).__name__, dealt, n_clients, len(values), need)
-    train, val = zip(
-        *(_set_aside(np.sort(one), val_fraction, keeping) for one in dealt), strict=True
-    )
-    return Partition(train=train, val=val)
+    pairs = [_set_aside(np.sort(one), val_fraction, keeping) for one in dealt]
+    return Partition(*zip(*pairs, strict=True))
 
 
 def _set_aside(held: Indices, fraction: float, rng: np.random.Generator) -> tuple[Indices, Indices]:

@@ -24,11 +24,10 @@ class Dirichlet(Parameters):
     Client m gets the share `p_{c,m}` of class c, exact to one sample. A small α gives each class
     to few clients, whose sizes then differ as well; a large one approaches equal shares.
 
-    At least ``min_samples`` per client are guaranteed, in two steps. *Redraw*: all proportions are
-    drawn again, up to 100 times, until every client has enough; this is the Dirichlet law given
-    that they do. *Repair*, where no draw did (small α, many clients): of these draws the one with
-    the fewest missing samples is taken, and samples move one at a time from the largest client's
-    most frequent class to the smallest client, until the minimum is met.
+    At least ``min_samples`` per client are guaranteed. All proportions are drawn again, up to 100
+    times, until every client has enough: the Dirichlet law given that they do. If no draw does, the
+    one with the fewest missing samples is taken, and samples move one at a time from the largest
+    client's most frequent class to the smallest client.
 
     Parameters
     ----------
