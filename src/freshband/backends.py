@@ -1,7 +1,6 @@
 """Where independent runs are computed: threads of this process, or Ray tasks on many machines.
 
-Results are the same bit for bit, because a run depends only on its number and the seed. A backend
-is given a function, an argument that all calls share, and the items to call it with.
+Results are the same bit for bit, because a run depends only on its number and the seed.
 """
 
 from __future__ import annotations
@@ -9,10 +8,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
+from threading import Event
 from typing import Any, Literal, Protocol, TypeVar, final
 
 from freshband.errors import FreshbandError, ParameterError
@@ -21,7 +20,6 @@ from freshband.plugins import import_file, imported_files
 
 __all__ = ["Backend", "RayBackend", "ThreadBackend", "open_backend"]
 
-Shared = TypeVar("Shared")
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 
@@ -32,13 +30,9 @@ class Backend(Protocol):
     """A way to call a function many times."""
 
     def compute(
-        self,
-        function: Callable[[Shared, Item], Found],
-        shared: Shared,
-        items: Sequence[Item],
-        stop: threading.Event | None = None,
+        self, call: Callable[[Item], Found], items: Sequence[Item], stop: Event | None = None
     ) -> Iterator[tuple[int, Found]]:
-        """Yield (position of the item, ``function(shared, item)``) as they finish, in any order.
+        """Yield (position of the item, ``call(item)``) as they finish, in any order.
 
         If it ends early, by an error or because the caller stops, ``stop`` is set and calls that
         have not begun are cancelled.
@@ -80,17 +74,13 @@ class ThreadBackend:
         self.workers = whole_number("threads", chosen, at_least=1)
 
     def compute(
-        self,
-        function: Callable[[Shared, Item], Found],
-        shared: Shared,
-        items: Sequence[Item],
-        stop: threading.Event | None = None,
+        self, call: Callable[[Item], Found], items: Sequence[Item], stop: Event | None = None
     ) -> Iterator[tuple[int, Found]]:
-        """Call the function on a pool of threads; see `Backend.compute`."""
+        """Make the calls on a pool of threads; see `Backend.compute`."""
         with ThreadPoolExecutor(min(self.workers, max(1, len(items)))) as pool:
             try:
                 waiting: dict[Future[Found], int] = {
-                    pool.submit(function, shared, item): i for i, item in enumerate(items)
+                    pool.submit(call, item): i for i, item in enumerate(items)
                 }
                 for future in as_completed(waiting):
                     yield waiting[future], future.result()
@@ -105,8 +95,8 @@ class ThreadBackend:
 class RayBackend:
     """Ray tasks; one whose process dies is tried again, up to five times.
 
-    A task takes one core and ``gpus`` of a GPU, and calls the function for a few items. It imports
-    the files given by ``--import`` from the same path.
+    A task takes one core and ``gpus`` of a GPU, and makes a few calls. It imports the files given
+    by ``--import`` from the same path.
     """
 
     def __init__(
@@ -123,13 +113,9 @@ class RayBackend:
         self.gpus = gpus
 
     def compute(
-        self,
-        function: Callable[[Shared, Item], Found],
-        shared: Shared,
-        items: Sequence[Item],
-        stop: threading.Event | None = None,
+        self, call: Callable[[Item], Found], items: Sequence[Item], stop: Event | None = None
     ) -> Iterator[tuple[int, Found]]:
-        """Call the function in Ray tasks; see `Backend.compute`."""
+        """Make the calls in Ray tasks; see `Backend.compute`."""
         ray: Any = importlib.import_module("ray")
         mine = not ray.is_initialized()
         if mine:
@@ -138,7 +124,7 @@ class RayBackend:
             task = ray.remote(_run).options(
                 num_cpus=1, num_gpus=self.gpus, max_retries=_RETRIES, retry_exceptions=False
             )
-            packed = ray.put(ray.cloudpickle.dumps((function, shared)))
+            packed = ray.put(ray.cloudpickle.dumps(call))
             files = [str(path) for path in imported_files()]
             size = _share(len(items), ray.cluster_resources().get("CPU", 1.0))
             waiting = {
@@ -182,12 +168,12 @@ def _share(items: int, cores: float) -> int:
 
 
 def _run(packed: bytes, files: list[str], items: list[Any]) -> list[Any]:
-    """Call the function in another process, which may not know the user's own files yet."""
+    """Make calls in another process, which may not know the user's own files yet."""
     ray: Any = importlib.import_module("ray")
     for path in files:
         import_file(Path(path))
-    function, shared = ray.cloudpickle.loads(packed)
-    return [function(shared, item) for item in items]
+    call = ray.cloudpickle.loads(packed)
+    return [call(item) for item in items]
 
 
 def _fetch(ray: Any, done: Any) -> Any:

@@ -78,7 +78,8 @@ class StrategyAggregation:
         self, round: int, model: ArrayRecord, grid: Grid, nodes: Sequence[int]
     ) -> Mapping[int, RecordDict]:
         """Return what the strategy sends."""
-        least = max(getattr(self.strategy, name, 0) for name in _LEAST)
+        limits = ("min_available_nodes", "min_train_nodes")
+        least = max(getattr(self.strategy, name, 0) for name in limits)
         known = list(grid.get_node_ids())
         if least > len(known):  # it would wait forever
             raise ParameterError(f"the strategy wants {least} nodes, there are {len(known)}")
@@ -146,7 +147,6 @@ class StrategyAggregation:
             setattr(self.strategy, name, held)
 
 
-_LEAST = ("min_available_nodes", "min_train_nodes")
 _LIST, _RECORD = "[]", "{}"  # what an attribute was, after its name; nothing for a dict
 
 

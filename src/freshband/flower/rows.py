@@ -10,13 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from freshband.errors import ParameterError
-from freshband.federated.algorithms import Algorithm, Arrivals
-from freshband.federated.valuation import Valuation
-from freshband.flower.aggregation import PaperAggregation, StrategyAggregation
+from freshband.federated.algorithms import Arrivals
+from freshband.flower.aggregation import StrategyAggregation
 from freshband.flower.wire import Arrays, Update, widened
 
-__all__ = ["Rows", "StrategyRule", "open_rule"]
+__all__ = ["Rows", "StrategyRule"]
 
 _SINGLE, _DOUBLE = ("e", "f", "F"), ("d", "D")  # numpy's codes of floating-point types
 
@@ -125,25 +123,3 @@ def _moved(trained: Arrays, start: Arrays, present: Arrays) -> Arrays:
         else np.asarray(widened(present[name]) + (array - widened(start[name])))
         for name, array in trained.items()
     }
-
-
-def open_rule(
-    aggregation: StrategyAggregation | PaperAggregation,
-    valuation: Valuation | None,
-    rows: Rows,
-    held: Mapping[int, Update],
-    starts: Mapping[int, Arrays],
-) -> tuple[Algorithm, float]:
-    """Return the server's rule for rows, and the clients' step `η`."""
-    kinds = {array.dtype for array in rows.like.values()}
-    is_own = isinstance(aggregation, PaperAggregation)
-    if (is_own or valuation is not None) and [kind.kind for kind in kinds] != ["f"]:
-        raise ParameterError(
-            "the model must be of one floating-point type for freshband's algorithms and "
-            f"contributions, got {sorted(map(str, kinds))}; a StrategyAggregation takes any"
-        )
-    if isinstance(aggregation, PaperAggregation):
-        return aggregation.rule, aggregation.settings.client_lr
-    # Where no step is known, an update is the difference of models itself.
-    client_lr = 1.0 if valuation is None else valuation.client_lr
-    return StrategyRule(aggregation, rows, held, starts), client_lr

@@ -11,7 +11,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from freshband.errors import FileError, ParameterError, reason
+from freshband.errors import FileError, ParameterError
+from freshband.files import write_whole
 
 __all__ = ["read_app", "write_app"]
 
@@ -36,12 +37,8 @@ def write_app(folder: Path, *, clients: int = 4, rounds: int = 10) -> list[Path]
     for file in ("__init__.py", "task.py", "client_app.py", "server_app.py"):
         text = (template / file).read_text(encoding="utf-8")
         texts[f"{package}/{file}"] = text.replace("freshband.flower.template", package)
-    try:
-        (folder / package).mkdir(parents=True, exist_ok=True)
-        for path, text in texts.items():
-            (folder / path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"cannot write {folder}: {reason(error)}") from None
+    for path, text in texts.items():
+        write_whole(folder / path, text.encode())
     return [folder / path for path in texts]
 
 

@@ -21,6 +21,7 @@ from flwr.serverapp import Grid
 
 from freshband.coordinator import Coordinator
 from freshband.errors import ParameterError
+from freshband.federated.algorithms import Algorithm
 from freshband.federated.records import RoundRecord
 from freshband.federated.server import FederatedServer, Plan
 from freshband.federated.state import Pending
@@ -28,7 +29,7 @@ from freshband.federated.uplink import Uplink
 from freshband.federated.valuation import Valuation
 from freshband.flower.aggregation import PaperAggregation, StrategyAggregation
 from freshband.flower.roster import Roster, pauses
-from freshband.flower.rows import Rows, open_rule
+from freshband.flower.rows import Rows, StrategyRule
 from freshband.flower.saving import load_run, save_run
 from freshband.flower.wire import (
     RECORD,
@@ -134,7 +135,7 @@ class AsyncRounds:
         self._failed: set[int] = set()
         self._roster = Roster(grid, n_clients)
         self.rows = Rows(read_model(model))
-        rule, client_lr = open_rule(aggregation, valuation, self.rows, self.held, self.starts)
+        rule, client_lr = self._open_rule(valuation)
         self.server = FederatedServer(
             self.rows.row(self.rows.rest),
             coordinator=coordinator,
@@ -149,6 +150,22 @@ class AsyncRounds:
         self._every = whole_number("checkpoint_every", checkpoint_every, at_least=1)
         if self._folder is not None and load_run(self, self._folder):
             _log.info("freshband: going on after round %s", self.round)
+
+    def _open_rule(self, valuation: Valuation | None) -> tuple[Algorithm, float]:
+        """Return the server rule for rows, and the clients' step `η`."""
+        aggregation = self.aggregation
+        is_own = isinstance(aggregation, PaperAggregation)
+        kinds = {array.dtype for array in self.rows.like.values()}
+        if (is_own or valuation is not None) and [kind.kind for kind in kinds] != ["f"]:
+            raise ParameterError(
+                "the model must be of one floating-point type for freshband's algorithms and "
+                f"contributions, got {sorted(map(str, kinds))}; a StrategyAggregation takes any"
+            )
+        if isinstance(aggregation, PaperAggregation):
+            return aggregation.rule, aggregation.settings.client_lr
+        # Where no step is known, an update is the difference of models itself.
+        client_lr = 1.0 if valuation is None else valuation.client_lr
+        return StrategyRule(aggregation, self.rows, self.held, self.starts), client_lr
 
     @property
     def model(self) -> Arrays:
