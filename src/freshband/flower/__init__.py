@@ -1,4 +1,4 @@
-"""The round with real clients on the wire: the paper's asynchronous round as a Flower ServerApp.
+"""The round with real clients: the paper's asynchronous round as a Flower ServerApp.
 
 `AsyncRounds` is the loop a ServerApp runs; `channel_mod` is what its ClientApp needs; an `Uplink`
 says what "delivered" means; a `StrategyAggregation` uses a Flower strategy in place of freshband's
@@ -19,11 +19,9 @@ from freshband.errors import FreshbandError
 __all__ = [
     "AsyncRounds",
     "DeadlineUplink",
-    "PaperAggregation",
     "SimulatedUplink",
     "StrategyAggregation",
     "Uplink",
-    "Valuation",
     "build_rounds",
     "channel_mod",
     "read_training",
@@ -38,28 +36,25 @@ os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 if TYPE_CHECKING:
-    from freshband.flower.aggregation import PaperAggregation, StrategyAggregation
+    from freshband.flower.aggregation import StrategyAggregation
     from freshband.flower.building import build_rounds, read_training
     from freshband.flower.mod import channel_mod
-    from freshband.flower.server import AsyncRounds, Valuation
+    from freshband.flower.server import AsyncRounds
     from freshband.flower.uplinks import DeadlineUplink, SimulatedUplink, Uplink
 
 _HOMES = {
     "AsyncRounds": "server",
     "DeadlineUplink": "uplinks",
-    "PaperAggregation": "aggregation",
     "SimulatedUplink": "uplinks",
     "StrategyAggregation": "aggregation",
     "Uplink": "uplinks",
-    "Valuation": "server",
     "build_rounds": "building",
     "channel_mod": "mod",
     "read_training": "building",
 }
 
-__getattr__ = import_on_use(
-    __name__, _HOMES
-)  # a client needs no PyTorch, the command line no Flower
+# A client needs no PyTorch, and the command line no Flower.
+__getattr__ = import_on_use(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -43,7 +43,7 @@ from freshband.flower.wire import (
 )  # fmt: skip
 from freshband.parameters import file_path, whole_number
 
-__all__ = ["AsyncRounds", "Valuation"]
+__all__ = ["AsyncRounds"]
 
 _log = logging.getLogger("flwr")
 _NODE_UNAVAILABLE: Final = 5  # Flower's ErrorCode.NODE_UNAVAILABLE

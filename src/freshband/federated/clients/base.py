@@ -147,9 +147,7 @@ class Exam:
 
     def __init__(self, dataset: Dataset, piece: int = 250) -> None:
         self.dataset = dataset
-        self._pieces = [
-            slice(at, min(at + piece, dataset.n_test)) for at in range(0, dataset.n_test, piece)
-        ]
+        self._pieces = [slice(at, at + piece) for at in range(0, dataset.n_test, piece)]
 
     def hold(
         self, crew: Crew[Tool], scores_of: Callable[[Tool, torch.Tensor], torch.Tensor]

@@ -119,11 +119,9 @@ class StackedClients:
 
     def _count(self, scores_of: Forward, trials: Sequence[Trial]) -> Indices:
         sizes = [len(trial.samples) for trial in trials]
-        padded = np.zeros((len(trials), max(sizes)), np.int64)
-        for row, trial in zip(padded, trials, strict=True):
-            row[: len(trial.samples)] = trial.samples
         rows = torch.stack([trial.model for trial in trials])
-        samples = torch.from_numpy(padded).to(rows.device)
+        held = [torch.from_numpy(trial.samples) for trial in trials]
+        samples = nn.utils.rnn.pad_sequence(held, batch_first=True).to(rows.device)
         with torch.no_grad():
             images = self._images(self.dataset.train_images[samples])
             answers = scores_of(self.layout.views(rows), images).argmax(dim=2)

@@ -6,6 +6,7 @@ torch's global generators are left as they were.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -131,24 +132,19 @@ def _check_shape(shape: tuple[int, ...]) -> Shape:
 
 
 def _check_module(module: nn.Module, shape: Shape, n_classes: int) -> None:
-    """Try a user's module on two blank images, without touching its weights or statistics."""
+    """Try a copy of a user's module on two blank images."""
     weights = next(module.parameters(), None)
     if weights is None:
         raise ParameterError(
             f"model must have parameters to train, {type(module).__name__} has none"
         )
-    modes = {part: part.training for part in module.modules()}
     wanted = f"model must map ({', '.join(map(str, (2, *shape)))}) to (2, {n_classes})"
     try:
-        module.eval()
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            scores = module(torch.zeros(2, *shape, device=weights.device, dtype=weights.dtype))
+            scores = copy.deepcopy(module).eval()(torch.zeros(2, *shape).to(weights))
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         reason = str(error).partition("\n")[0]
         raise ParameterError(f"{wanted}, {type(module).__name__} fails: {reason}") from None
-    finally:
-        for part, training in modes.items():
-            part.training = training
     if not isinstance(scores, torch.Tensor) or scores.shape != (2, n_classes):
         got = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
         raise ParameterError(f"{wanted}, got {got}")
