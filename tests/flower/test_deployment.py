@@ -173,7 +173,7 @@ def kill_node(federation, client):
     for pid in _marked(f"{federation.name}/client-{client}"):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    federation.nodes.pop(client).wait()
+    federation.processes.pop(f"client-{client}").wait()
 
 
 def restart_node(federation, client):

@@ -14,9 +14,9 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from freshband.errors import FileError, FreshbandError, reason
 from freshband.flower.certificates import make_certificates, make_node_key
@@ -60,10 +60,8 @@ class Deployment:
         made = tempfile.mkdtemp(prefix="freshband-") if folder is None else _claimed(folder)
         self.folder = Path(made).resolve()
         self.name: Final = uuid.uuid4().hex
-        self.nodes: dict[int, subprocess.Popen[bytes]] = {}
-        self.superlink: subprocess.Popen[bytes] | None = None
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}  # by the name of their log
         self.port = _free_port()
-        self._logs: list[IO[bytes]] = []
 
     def __enter__(self) -> Deployment:
         try:
@@ -81,13 +79,13 @@ class Deployment:
     def start(self) -> None:
         """Start the SuperLink, register all keys, start the SuperNodes."""
         self._write_files()
-        self.superlink = self._spawn(
+        superlink = self._spawn(
             "superlink",
             ["flower-superlink", "--host", _HOST, "--port", str(self.port),
              *self._server_files(), "--enable-supernode-auth",
              "--disable-runtime-dependency-installation"],
         )  # fmt: skip
-        self._wait_for_port(self.superlink)
+        self._wait_for_port(superlink)
         keys = self.folder / "keys"
         self.register([make_node_key(keys, f"client-{i}")[1] for i in range(self.clients)])
         for client in range(self.clients):
@@ -125,7 +123,7 @@ class Deployment:
     def start_node(self, client: int, key: Path | None = None) -> subprocess.Popen[bytes]:
         """Start a client's SuperNode, with its own key or another one."""
         private = self.folder / "keys" / f"client-{client}" if key is None else key
-        node = self._spawn(
+        return self._spawn(
             f"client-{client}",
             ["flower-supernode", "--superlink", f"{_HOST}:{self.port}",
              "--root-certificates", str(self.certificates.authority),
@@ -133,8 +131,6 @@ class Deployment:
              "--host", _HOST, "--port", str(_free_port()), *self._server_files(),
              "--node-config", f"partition-id={client} num-partitions={self.clients}"],
         )  # fmt: skip
-        self.nodes[client] = node
-        return node
 
     # ------------------------------------------------------------------------------ a run
 
@@ -181,10 +177,9 @@ class Deployment:
 
     def close(self) -> None:
         """End every process started here; may be called again."""
-        processes = [*self.nodes.values(), *([self.superlink] if self.superlink else [])]
+        processes = list(self.processes.values())
         for process in processes:
-            if process.poll() is None:
-                process.terminate()
+            process.terminate()
         end = time.monotonic() + 5.0
         for process in processes:
             with suppress(subprocess.TimeoutExpired):
@@ -198,12 +193,9 @@ class Deployment:
                 break
             time.sleep(0.1)
         for process in processes:
-            if process.poll() is None:  # on systems without /proc
-                process.kill()
+            process.kill()  # on systems without /proc
             process.wait()
-        for log in self._logs:
-            log.close()
-        self.nodes, self.superlink, self._logs = {}, None, []
+        self.processes = {}
         if self._own_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -218,25 +210,26 @@ class Deployment:
         self, who: str, command: list[str], *, piped: bool = False
     ) -> subprocess.Popen[bytes]:
         """Start one of Flower's commands; its output goes to a log, or to a pipe."""
-        output: IO[bytes] | int = subprocess.PIPE
-        if not piped:
-            output = (self.folder / f"{who}.log").open("ab")
-            self._logs.append(output)
         programs = Path(sys.executable).parent
-        return subprocess.Popen(
-            [str(programs / command[0]), *command[1:]],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={
-                **os.environ,
-                "PYTHONUNBUFFERED": "1",
-                "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", "")]),
-                "FLWR_HOME": str((self.folder / _CONFIG).parent),
-                _MARK: f"{self.name}/{who}",
-            },
-            start_new_session=True,  # this process handles Ctrl-C
-        )
+        pipe = nullcontext(subprocess.PIPE)
+        with pipe if piped else (self.folder / f"{who}.log").open("ab") as output:
+            process = subprocess.Popen(
+                [str(programs / command[0]), *command[1:]],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={
+                    **os.environ,
+                    "PYTHONUNBUFFERED": "1",
+                    "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", "")]),
+                    "FLWR_HOME": str((self.folder / _CONFIG).parent),
+                    _MARK: f"{self.name}/{who}",
+                },
+                start_new_session=True,  # this process handles Ctrl-C
+            )
+        if not piped:
+            self.processes[who] = process
+        return process
 
     def _wait_for_port(self, process: subprocess.Popen[bytes], seconds: float = 180.0) -> None:
         context = ssl.create_default_context(cafile=str(self.certificates.authority))
