@@ -20,8 +20,8 @@ from freshband.plugins import import_file, imported_files
 
 __all__ = ["Backend", "RayBackend", "ThreadBackend", "open_backend"]
 
-Item = TypeVar("Item")
-Found = TypeVar("Found")
+_Item = TypeVar("_Item")
+_Found = TypeVar("_Found")
 
 _RETRIES = 5  # of a task whose process was killed
 
@@ -30,8 +30,8 @@ class Backend(Protocol):
     """A way to call a function many times."""
 
     def compute(
-        self, call: Callable[[Item], Found], items: Sequence[Item], stop: Event | None = None
-    ) -> Iterator[tuple[int, Found]]:
+        self, call: Callable[[_Item], _Found], items: Sequence[_Item], stop: Event | None = None
+    ) -> Iterator[tuple[int, _Found]]:
         """Yield (position of the item, ``call(item)``) as they finish, in any order.
 
         If it ends early, by an error or because the caller stops, ``stop`` is set and calls that
@@ -74,12 +74,12 @@ class ThreadBackend:
         self.workers = whole_number("threads", chosen, at_least=1)
 
     def compute(
-        self, call: Callable[[Item], Found], items: Sequence[Item], stop: Event | None = None
-    ) -> Iterator[tuple[int, Found]]:
+        self, call: Callable[[_Item], _Found], items: Sequence[_Item], stop: Event | None = None
+    ) -> Iterator[tuple[int, _Found]]:
         """Make the calls on a pool of threads; see `Backend.compute`."""
         with ThreadPoolExecutor(min(self.workers, max(1, len(items)))) as pool:
             try:
-                waiting: dict[Future[Found], int] = {
+                waiting: dict[Future[_Found], int] = {
                     pool.submit(call, item): i for i, item in enumerate(items)
                 }
                 for future in as_completed(waiting):
@@ -113,8 +113,8 @@ class RayBackend:
         self.gpus = gpus
 
     def compute(
-        self, call: Callable[[Item], Found], items: Sequence[Item], stop: Event | None = None
-    ) -> Iterator[tuple[int, Found]]:
+        self, call: Callable[[_Item], _Found], items: Sequence[_Item], stop: Event | None = None
+    ) -> Iterator[tuple[int, _Found]]:
         """Make the calls in Ray tasks; see `Backend.compute`."""
         ray: Any = importlib.import_module("ray")
         mine = not ray.is_initialized()

@@ -13,16 +13,16 @@ from freshband.flower.wire import FLOATING, RECORD, Arrays, Order, to_arrays, to
 if TYPE_CHECKING:
     from flwr.clientapp.typing import ClientAppCallable, Mod
 
-__all__ = ["MeasureError", "OnChannel", "channel_mod"]
+__all__ = ["channel_mod"]
 
-OnChannel: TypeAlias = Callable[[int, Context], None]
-MeasureError: TypeAlias = Callable[[ArrayRecord, Context], float]
+_OnChannel: TypeAlias = Callable[[int, Context], None]
+_MeasureError: TypeAlias = Callable[[ArrayRecord, Context], float]
 
 _SENT, _TAKEN = f"{RECORD}.sent", f"{RECORD}.taken"
 
 
 def channel_mod(
-    on_channel: OnChannel | None = None, measure_error: MeasureError | None = None
+    on_channel: _OnChannel | None = None, measure_error: _MeasureError | None = None
 ) -> Mod:
     """Return the mod a ClientApp needs to take part: ``ClientApp(mods=[channel_mod()])``.
 
@@ -83,7 +83,7 @@ def _train(
     context: Context,
     order: Order,
     call_next: ClientAppCallable,
-    measure_error: MeasureError | None,
+    measure_error: _MeasureError | None,
 ) -> Message:
     said: dict[str, int | float] = {"order": order.round}
     if order.task == "resend":  # go on from the update that was kept

@@ -35,9 +35,9 @@ __all__ = [
     "check_trainable",
 ]
 
-Tool = TypeVar("Tool")
-Work = TypeVar("Work")
-Found = TypeVar("Found")
+_Tool = TypeVar("_Tool")
+_Work = TypeVar("_Work")
+_Found = TypeVar("_Found")
 Indices: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -116,7 +116,7 @@ class ParameterLayout:
             parameter.data = views[name]
 
 
-class Crew(Generic[Tool]):
+class Crew(Generic[_Tool]):
     """Does pieces of work at the same time, on threads that each have their own tool.
 
     Torch releases Python's lock while it computes, so threads use all cores. Each has one torch
@@ -124,7 +124,7 @@ class Crew(Generic[Tool]):
     depend on the tool it gets.
     """
 
-    def __init__(self, workers: int, make_tool: Callable[[], Tool]) -> None:
+    def __init__(self, workers: int, make_tool: Callable[[], _Tool]) -> None:
         self._own = threading.local()
 
         def begin() -> None:
@@ -133,7 +133,9 @@ class Crew(Generic[Tool]):
 
         self._pool = ThreadPoolExecutor(workers, "client", initializer=begin)
 
-    def share(self, work: Sequence[Work], do: Callable[[Tool, Work], Found]) -> Iterator[Found]:
+    def share(
+        self, work: Sequence[_Work], do: Callable[[_Tool, _Work], _Found]
+    ) -> Iterator[_Found]:
         """Yield ``do(tool, piece)`` for every piece, in order."""
         return self._pool.map(lambda piece: do(self._own.tool, piece), work)
 
@@ -150,11 +152,11 @@ class Exam:
         self._pieces = [slice(at, at + piece) for at in range(0, dataset.n_test, piece)]
 
     def hold(
-        self, crew: Crew[Tool], scores_of: Callable[[Tool, torch.Tensor], torch.Tensor]
+        self, crew: Crew[_Tool], scores_of: Callable[[_Tool, torch.Tensor], torch.Tensor]
     ) -> ExamResult:
         """Let a crew compute the scores of every piece's images, and add up in order."""
 
-        def mark(tool: Tool, piece: slice) -> tuple[torch.Tensor, torch.Tensor]:
+        def mark(tool: _Tool, piece: slice) -> tuple[torch.Tensor, torch.Tensor]:
             labels = self.dataset.test_labels[piece]
             with torch.no_grad():
                 scores = scores_of(tool, self.dataset.test_images[piece])

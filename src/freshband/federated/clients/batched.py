@@ -26,9 +26,9 @@ from freshband.federated.data.base import Dataset
 
 __all__ = ["StackedClients", "is_dense"]
 
-Work = TypeVar("Work")
-Views: TypeAlias = Mapping[str, torch.Tensor]
-Forward: TypeAlias = Callable[[Views, torch.Tensor], torch.Tensor]
+_Work = TypeVar("_Work")
+_Views: TypeAlias = Mapping[str, torch.Tensor]
+_Forward: TypeAlias = Callable[[_Views, torch.Tensor], torch.Tensor]
 _ELEMENTWISE = (nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Identity)
 
 
@@ -61,7 +61,7 @@ class StackedClients:
         self._guarded = at_risk(module, dataset.shape)
         self._crew = Crew(workers, lambda: batch(copy.deepcopy(module).train()))
 
-    def _try(self, scores_of: Forward, module: nn.Module) -> None:
+    def _try(self, scores_of: _Forward, module: nn.Module) -> None:
         """Refuse a module that cannot be stacked: vmap does not know every operation."""
         images = self._images(self.dataset.train_images[:2])
         row = self.layout.read(module).to(images.device)
@@ -75,7 +75,7 @@ class StackedClients:
                 f"model cannot be stacked, {type(module).__name__} fails: {why}; use path='threads'"
             ) from None
 
-    def _split(self, work: Sequence[Work]) -> list[Sequence[Work]]:
+    def _split(self, work: Sequence[_Work]) -> list[Sequence[_Work]]:
         if not work:
             return []
         stacks = max(-(-len(work) // self._stack), min(len(work) // 4, 2), 1)
@@ -90,7 +90,7 @@ class StackedClients:
         for _ in self._crew.share(self._split(jobs), lambda of, some: self._train(of, some, lr)):
             pass
 
-    def _train(self, scores_of: Forward, jobs: Sequence[TrainingJob], lr: float) -> None:
+    def _train(self, scores_of: _Forward, jobs: Sequence[TrainingJob], lr: float) -> None:
         rows = torch.stack([job.start for job in jobs])
         starts = rows.clone()
         leaves = {
@@ -117,7 +117,7 @@ class StackedClients:
         counts = list(self._crew.share(self._split(trials), self._count))
         return np.concatenate([np.zeros(0, np.int64), *counts])
 
-    def _count(self, scores_of: Forward, trials: Sequence[Trial]) -> Indices:
+    def _count(self, scores_of: _Forward, trials: Sequence[Trial]) -> Indices:
         sizes = [len(trial.samples) for trial in trials]
         rows = torch.stack([trial.model for trial in trials])
         held = [torch.from_numpy(trial.samples) for trial in trials]
@@ -141,11 +141,11 @@ class StackedClients:
         self._crew.close()
 
 
-def _dense(module: nn.Module) -> Forward:
+def _dense(module: nn.Module) -> _Forward:
     """Return (parameters (K, ...), images (K, B, ...)) -> scores (K, B, classes), by products."""
     layers = list(module.named_children())
 
-    def forward(views: Views, images: torch.Tensor) -> torch.Tensor:
+    def forward(views: _Views, images: torch.Tensor) -> torch.Tensor:
         found = images.flatten(2)
         for name, layer in layers:
             if isinstance(layer, nn.Linear):
@@ -161,7 +161,7 @@ def _dense(module: nn.Module) -> Forward:
     return forward
 
 
-def _mapped(module: nn.Module) -> Forward:
+def _mapped(module: nn.Module) -> _Forward:
     """Return the same by `torch.func.vmap`, for any module; not to be shared by threads."""
 
     def one(views: dict[str, torch.Tensor], images: torch.Tensor) -> torch.Tensor:
@@ -170,7 +170,7 @@ def _mapped(module: nn.Module) -> Forward:
 
     mapped = torch.func.vmap(one)
 
-    def forward(views: Views, images: torch.Tensor) -> torch.Tensor:
+    def forward(views: _Views, images: torch.Tensor) -> torch.Tensor:
         plain = {name: view.contiguous() for name, view in views.items()}  # or GroupNorm fails
         scores: torch.Tensor = mapped(plain, images)
         return scores
