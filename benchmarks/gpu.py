@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 from benchmarks.measure import interleave
-from freshband.federated.clients.base import Job, Layout, LocalTraining, Trial
+from freshband.federated.clients.base import LocalTraining, ParameterLayout, TrainingJob, Trial
 from freshband.federated.clients.gpu.graphs import GraphedClients, Precision, Way
 from freshband.federated.clients.threads import ThreadedClients
 from freshband.federated.data.base import Dataset
@@ -144,11 +144,11 @@ class Bench:
             n_classes=CLASSES[name],
         ).to("cuda")  # fmt: skip
         self.module = build_model(name, self.dataset.shape, CLASSES[name], seed=0)
-        self.layout = Layout(self.module)
+        self.layout = ParameterLayout(self.module)
         start = self.layout.read(self.module).cuda()
         outs = torch.empty((runs * CLIENTS, self.layout.size), device="cuda")
         batches = rng.integers(0, 50_000, (runs * CLIENTS, STEPS, BATCH))
-        self.jobs = [Job(start, some, out) for some, out in zip(batches, outs, strict=True)]
+        self.jobs = [TrainingJob(start, some, out) for some, out in zip(batches, outs, strict=True)]
         self.trials = [
             Trial(out, rng.choice(50_000, TRIAL, replace=False)) for out in outs[:CLIENTS]
         ]
@@ -209,7 +209,7 @@ def measure(name: str, rates: dict[str, float], repeats: int) -> dict[str, Any]:
 
 
 def _distances(
-    paths: dict[str, LocalTraining], loop: ThreadedClients, jobs: list[Job]
+    paths: dict[str, LocalTraining], loop: ThreadedClients, jobs: list[TrainingJob]
 ) -> dict[str, float]:
     """Return the distance of updates from those of the loop in float32, relative to their norm."""
     _multiply("ieee")

@@ -6,6 +6,7 @@ import os
 import signal
 import textwrap
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def die_once(folder: Path, item: int) -> int:
 
 
 def test_what_a_killed_process_had_is_done_again(cluster: None, tmp_path: Path) -> None:
-    found = dict(RayBackend().compute(die_once, tmp_path, range(6)))
+    found = dict(RayBackend().compute(partial(die_once, tmp_path), range(6)))
     assert found == {i: i * i for i in range(6)}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "3", "5"]
 
@@ -87,7 +88,7 @@ def complain(shared: str, item: int) -> int:
 
 def test_errors_of_a_run_come_back_as_they_were(cluster: None) -> None:
     with pytest.raises(ParameterError, match=r"^bad 1$"):
-        list(RayBackend().compute(complain, "bad", range(3)))
+        list(RayBackend().compute(partial(complain, "bad"), range(3)))
 
 
 def test_the_users_own_schedulers_are_known_there(cluster: None, tmp_path: Path) -> None:
@@ -132,7 +133,7 @@ def test_threads_stop_when_nobody_asks_for_more() -> None:
     import threading
 
     stop = threading.Event()
-    steps = ThreadBackend(2).compute(pow, 2, range(50), stop)
+    steps = ThreadBackend(2).compute(partial(pow, 2), range(50), stop)
     next(steps)
     steps.close()
     assert stop.is_set()

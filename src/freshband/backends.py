@@ -1,7 +1,6 @@
 """Where independent runs are computed: threads of this process, or Ray tasks on many machines.
 
-Whatever computes them, results are the same bit for bit: a run depends on its number and the seed
-alone. A backend is given a function, what all calls share, and the items to call it with.
+Results are the same bit for bit, because a run depends only on its number and the seed.
 """
 
 from __future__ import annotations
@@ -9,10 +8,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
+from threading import Event
 from typing import Any, Literal, Protocol, TypeVar, final
 
 from freshband.errors import FreshbandError, ParameterError
@@ -21,9 +20,8 @@ from freshband.plugins import import_file, imported_files
 
 __all__ = ["Backend", "RayBackend", "ThreadBackend", "open_backend"]
 
-Shared = TypeVar("Shared")
-Item = TypeVar("Item")
-Found = TypeVar("Found")
+_Item = TypeVar("_Item")
+_Found = TypeVar("_Found")
 
 _RETRIES = 5  # of a task whose process was killed
 
@@ -32,16 +30,12 @@ class Backend(Protocol):
     """A way to call a function many times."""
 
     def compute(
-        self,
-        function: Callable[[Shared, Item], Found],
-        shared: Shared,
-        items: Sequence[Item],
-        stop: threading.Event | None = None,
-    ) -> Iterator[tuple[int, Found]]:
-        """Yield (place of the item, ``function(shared, item)``) as they are done, in any order.
+        self, call: Callable[[_Item], _Found], items: Sequence[_Item], stop: Event | None = None
+    ) -> Iterator[tuple[int, _Found]]:
+        """Yield (position of the item, ``call(item)``) as they finish, in any order.
 
-        Where it ends early, by an error or because nobody asks for more, ``stop`` is set, and
-        calls that have not begun never do.
+        If it ends early, by an error or because the caller stops, ``stop`` is set and calls that
+        have not begun are cancelled.
         """
         ...
 
@@ -55,17 +49,10 @@ def open_backend(
 ) -> Backend:
     """Return a backend by name.
 
-    Parameters
-    ----------
-    name : {"threads", "ray"}, default "threads"
-    workers : int >= 1, optional
-        Calls at a time on this machine; by default one a core. A Ray cluster that runs already has
-        its own number.
-    address : str, optional
-        Of a Ray cluster, such as ``"auto"`` or ``"ray://host:10001"``; by default one is started
-        on this machine and ended afterwards.
-    gpus : float >= 0, default 0
-        Share of a GPU a call takes on Ray, such as 0.25.
+    ``workers`` is the number of calls at a time on this machine, by default one per core; a running
+    Ray cluster has its own number. ``address`` is that of a Ray cluster, such as ``"auto"`` or
+    ``"ray://host:10001"``; by default one is started here and ended afterwards. ``gpus`` is the
+    share of a GPU that a call takes on Ray, such as 0.25.
     """
     if name == "ray":
         return RayBackend(workers=workers, address=address, gpus=gpus)
@@ -80,31 +67,20 @@ def open_backend(
 
 @final
 class ThreadBackend:
-    """Threads of this process; compiled code runs on all cores.
-
-    Examples
-    --------
-    >>> backend = ThreadBackend(workers=2)
-    >>> sorted(backend.compute(pow, 2, [3, 5]))
-    [(0, 8), (1, 32)]
-    """
+    """Threads of this process; compiled code runs on all cores."""
 
     def __init__(self, workers: int | None = None) -> None:
         chosen = (os.cpu_count() or 1) if workers is None else workers
         self.workers = whole_number("threads", chosen, at_least=1)
 
     def compute(
-        self,
-        function: Callable[[Shared, Item], Found],
-        shared: Shared,
-        items: Sequence[Item],
-        stop: threading.Event | None = None,
-    ) -> Iterator[tuple[int, Found]]:
-        """Call the function on a pool of threads; see `Backend.compute`."""
+        self, call: Callable[[_Item], _Found], items: Sequence[_Item], stop: Event | None = None
+    ) -> Iterator[tuple[int, _Found]]:
+        """Make the calls on a pool of threads; see `Backend.compute`."""
         with ThreadPoolExecutor(min(self.workers, max(1, len(items)))) as pool:
             try:
-                waiting: dict[Future[Found], int] = {
-                    pool.submit(function, shared, item): i for i, item in enumerate(items)
+                waiting: dict[Future[_Found], int] = {
+                    pool.submit(call, item): i for i, item in enumerate(items)
                 }
                 for future in as_completed(waiting):
                     yield waiting[future], future.result()
@@ -119,8 +95,8 @@ class ThreadBackend:
 class RayBackend:
     """Ray tasks; one whose process dies is tried again, up to five times.
 
-    A task takes one core and ``gpus`` of a GPU, and calls the function for a few items. Files
-    imported by ``--import`` are imported by the tasks as well, from the same path.
+    A task takes one core and ``gpus`` of a GPU, and makes a few calls. It imports the files given
+    by ``--import`` from the same path.
     """
 
     def __init__(
@@ -137,13 +113,9 @@ class RayBackend:
         self.gpus = gpus
 
     def compute(
-        self,
-        function: Callable[[Shared, Item], Found],
-        shared: Shared,
-        items: Sequence[Item],
-        stop: threading.Event | None = None,
-    ) -> Iterator[tuple[int, Found]]:
-        """Call the function in Ray tasks; see `Backend.compute`."""
+        self, call: Callable[[_Item], _Found], items: Sequence[_Item], stop: Event | None = None
+    ) -> Iterator[tuple[int, _Found]]:
+        """Make the calls in Ray tasks; see `Backend.compute`."""
         ray: Any = importlib.import_module("ray")
         mine = not ray.is_initialized()
         if mine:
@@ -152,7 +124,7 @@ class RayBackend:
             task = ray.remote(_run).options(
                 num_cpus=1, num_gpus=self.gpus, max_retries=_RETRIES, retry_exceptions=False
             )
-            packed = ray.put(ray.cloudpickle.dumps((function, shared)))
+            packed = ray.put(ray.cloudpickle.dumps(call))
             files = [str(path) for path in imported_files()]
             size = _share(len(items), ray.cluster_resources().get("CPU", 1.0))
             waiting = {
@@ -169,7 +141,7 @@ class RayBackend:
     def _connect(self, ray: Any) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        os.environ.setdefault("RAY_worker_niceness", "0")  # or all else goes first
+        os.environ.setdefault("RAY_worker_niceness", "0")  # by default Ray's workers yield to all
         own = {"num_cpus": self.workers, "include_dashboard": False}
         try:
             ray.init(
@@ -185,7 +157,7 @@ class RayBackend:
 
 
 def _share(items: int, cores: float) -> int:
-    """Return how many items a task gets: enough tasks for all cores to end together, no more.
+    """Return the number of items per task: about eight tasks per core, at most 32 items each.
 
     Examples
     --------
@@ -196,12 +168,12 @@ def _share(items: int, cores: float) -> int:
 
 
 def _run(packed: bytes, files: list[str], items: list[Any]) -> list[Any]:
-    """Call the function in another process, where the user's own files may be unknown."""
+    """Make calls in another process, which may not know the user's own files yet."""
     ray: Any = importlib.import_module("ray")
     for path in files:
         import_file(Path(path))
-    function, shared = ray.cloudpickle.loads(packed)
-    return [function(shared, item) for item in items]
+    call = ray.cloudpickle.loads(packed)
+    return [call(item) for item in items]
 
 
 def _fetch(ray: Any, done: Any) -> Any:

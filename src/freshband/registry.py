@@ -87,6 +87,23 @@ class Registry(Generic[Thing]):
             hint = nearest(str(name), self._things)
             raise UnknownNameError(f"unknown {self.kind} {shown(name)}; {hint}") from None
 
+    def make(
+        self, given: object, options: Mapping[str, object], ready: Any, wanted: str, hint: str = ""
+    ) -> Any:
+        """Return the thing of a name with these options, or a ``ready`` object as it is."""
+        if isinstance(given, str):
+            make: Any = self[given]
+            return make(**options)
+        if not isinstance(given, ready) or isinstance(given, type):
+            hint = "; give an object, not its class" if isinstance(given, type) else hint
+            raise ParameterError(f"{wanted}, got {shown(given)}{hint}")
+        if options:
+            raise ParameterError(
+                f"parameters go with the name of a {self.kind}, got {sorted(options)} next to a "
+                f"ready {type(given).__name__}"
+            )
+        return given
+
     def __contains__(self, name: object) -> bool:
         self._load()
         return name in self._things

@@ -1,8 +1,8 @@
 """One user seed, many independent streams.
 
-Every random stream is ``SeedSequence(seed, spawn_key=(role, run))`` with a fixed number for each
-role, so a new role never shifts an old stream, runs are independent, and every policy of a run
-meets the same air.
+Every random stream is ``SeedSequence(seed, spawn_key=(role, run))`` with a fixed number per role,
+so a new role never shifts an old stream, runs are independent, and all policies of a run meet the
+same channel environment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Role", "check_seed", "generator", "sequence"]
 
 
 class Role(IntEnum):
-    """What a random stream is for. Numbers are part of the file format: never reuse one."""
+    """The purpose of a random stream. Numbers are part of the file format: never reuse one."""
 
     CHANNEL_STRUCTURE = 0  # means, breakpoints, jamming plans
     CHANNEL_STATES = 1  # the Good/Bad draws themselves
@@ -27,13 +27,7 @@ class Role(IntEnum):
 
 
 def check_seed(seed: object) -> int:
-    """Return ``seed`` as an int, or raise `ParameterError`.
-
-    Examples
-    --------
-    >>> check_seed(7)
-    7
-    """
+    """Return ``seed`` as an int, or raise `ParameterError`."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise ParameterError(f"seed must be an integer >= 0, got {shown(seed)}")
     return int(seed)
@@ -45,14 +39,5 @@ def sequence(seed: int, role: Role, run: int = 0) -> np.random.SeedSequence:
 
 
 def generator(seed: int, role: Role, run: int = 0) -> np.random.Generator:
-    """Return the generator of one role in one run.
-
-    Examples
-    --------
-    >>> a = generator(0, Role.POLICY, run=3).random()
-    >>> a == generator(0, Role.POLICY, run=3).random()
-    True
-    >>> a == generator(0, Role.POLICY, run=4).random()
-    False
-    """
+    """Return the generator of one role in one run."""
     return np.random.default_rng(sequence(seed, role, run))

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from freshband.federated.clients.base import Layout
+from freshband.federated.clients.base import ParameterLayout
 from freshband.federated.clients.gpu.layers import Arena, Conv, Norm, Weights
 from freshband.federated.clients.gpu.stacking import stack
 
@@ -190,7 +190,7 @@ def _models():
 def test_models_train_as_with_autograd(name, dtype):
     module, shape = _models()[name], (2, 4, 4)
     mean, std = torch.tensor([100.0, 110.0]), torch.tensor([50.0, 60.0])
-    layout = Layout(module)
+    layout = ParameterLayout(module)
     model = stack(module.to(DEVICE), layout, shape, mean.tolist(), std.tolist())
     rows = layout.read(module).cpu() + 0.05 * torch.randn((ROOM, layout.size))
     arena = _arena(rows.clone(), model.width, dtype, images=3)

@@ -16,7 +16,7 @@ from torch import nn
 
 from freshband.federated import Training, build_model, load_dataset
 from freshband.federated.clients import choose_clients
-from freshband.federated.clients.base import Job, Layout
+from freshband.federated.clients.base import ParameterLayout, TrainingJob
 
 LR = 0.1
 ROUNDS = 4  # memory is not damaged visibly every time
@@ -88,11 +88,11 @@ def worst_error(name: str, side: int, path: str) -> float:
     module = build(name, shape)
     rng = np.random.default_rng(0)
     batches = [rng.integers(0, 60, (2, 4)) for _ in range(3)]
-    row = Layout(module).read(module)
+    row = ParameterLayout(module).read(module)
     updates = {}
     for precision in ("float64", "float32"):
         start = row.to(torch.float64 if precision == "float64" else torch.float32)
-        jobs = [Job(start, some, torch.empty_like(start)) for some in batches]
+        jobs = [TrainingJob(start, some, torch.empty_like(start)) for some in batches]
         clients = choose_clients(
             copy.deepcopy(module), data, Training(path=path, precision=precision, workers=2)
         )

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from freshband.federated import Federation, RoundRecord, Training
-from freshband.federated.clients.base import Layout
+from freshband.federated.clients.base import ParameterLayout
 
 TINY = {
     "dataset": "synthetic",
@@ -61,7 +61,7 @@ def play(settings: Training, **objects: Any) -> tuple[list[RoundRecord], torch.T
 
 def named(run: Federation, row: torch.Tensor) -> dict[str, torch.Tensor]:
     """Return a row of parameters by name."""
-    return Layout(run.module()).views(row)
+    return ParameterLayout(run.module()).views(row)
 
 
 def assert_identical(a: list[RoundRecord], b: list[RoundRecord]) -> None:

@@ -12,7 +12,7 @@ import torch
 
 from freshband.errors import FileError, ParameterError
 from freshband.federated.data import Cifar10, Cifar100, load_dataset
-from freshband.federated.data.cifar import CIFAR10, CIFAR100, Layout, read_folder
+from freshband.federated.data.cifar import CIFAR10, CIFAR100, FileLayout, read_folder
 from tests.federated.files import TINY_10, TINY_100, write, write_blank
 
 both = pytest.mark.parametrize("layout", [TINY_10, TINY_100], ids=["cifar10", "cifar100"])
@@ -24,7 +24,7 @@ def test_the_official_sizes() -> None:
 
 
 @both
-def test_files_come_back_pixel_by_pixel(tmp_path: Path, layout: Layout) -> None:
+def test_files_come_back_pixel_by_pixel(tmp_path: Path, layout: FileLayout) -> None:
     held = write(tmp_path, layout)
     parts = read_folder(tmp_path, layout)
     for (images, labels), files in zip(
@@ -46,7 +46,7 @@ def test_files_come_back_pixel_by_pixel(tmp_path: Path, layout: Layout) -> None:
 )
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_folder_is_read_by_name(
-    tmp_path: Path, name: str, layout: Layout, model: str, nested: bool
+    tmp_path: Path, name: str, layout: FileLayout, model: str, nested: bool
 ) -> None:
     write_blank(tmp_path / layout.folder, layout)
     last = list(layout.train)[-1]
@@ -63,7 +63,7 @@ def test_a_folder_is_read_by_name(
 
 
 @both
-def test_a_missing_file_is_named_with_its_size(tmp_path: Path, layout: Layout) -> None:
+def test_a_missing_file_is_named_with_its_size(tmp_path: Path, layout: FileLayout) -> None:
     write(tmp_path, layout)
     name = list(layout.sizes)[-1]
     (tmp_path / name).unlink()
@@ -74,7 +74,7 @@ def test_a_missing_file_is_named_with_its_size(tmp_path: Path, layout: Layout) -
 
 @both
 @pytest.mark.parametrize("size", [0, 1, 3073, 9218, 9999])
-def test_a_file_of_another_size_is_named(tmp_path: Path, layout: Layout, size: int) -> None:
+def test_a_file_of_another_size_is_named(tmp_path: Path, layout: FileLayout, size: int) -> None:
     write(tmp_path, layout)
     name = next(iter(layout.test))
     (tmp_path / name).write_bytes(bytes(size))
@@ -84,7 +84,7 @@ def test_a_file_of_another_size_is_named(tmp_path: Path, layout: Layout, size: i
 
 
 @both
-def test_a_label_that_does_not_exist_is_named(tmp_path: Path, layout: Layout) -> None:
+def test_a_label_that_does_not_exist_is_named(tmp_path: Path, layout: FileLayout) -> None:
     held = write(tmp_path, layout)
     name = next(iter(layout.train))
     held[name][2, layout.label_bytes - 1] = layout.n_classes

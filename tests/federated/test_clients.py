@@ -12,8 +12,9 @@ from torch import nn
 
 from freshband.errors import ParameterError
 from freshband.federated import Dataset, Training, build_model, load_dataset
-from freshband.federated.clients import choose_clients, pick_device
-from freshband.federated.clients.base import Job, Layout, LocalTraining, Trial
+from freshband.federated.clients import choose_clients, name_device, pick_device
+from freshband.federated.clients.base import LocalTraining, ParameterLayout, TrainingJob, Trial
+from freshband.federated.clients.batched import is_dense
 
 MODELS: dict[str, dict[str, Any]] = {
     "mlp": {"shape": (1, 4, 4), "params": {"hidden": [6, 5]}},
@@ -46,20 +47,22 @@ def opened(
     return choose_clients(module, data, Training(path=path, precision=precision, workers=workers))
 
 
-def jobs_of(row: torch.Tensor, n: int, steps: int = 3, size: int = 4, seed: int = 0) -> list[Job]:
+def jobs_of(
+    row: torch.Tensor, n: int, steps: int = 3, size: int = 4, seed: int = 0
+) -> list[TrainingJob]:
     """Clients of which each begins from another model."""
     rng = np.random.default_rng(seed)
     starts = row + torch.from_numpy(0.02 * rng.normal(size=(n, len(row)))).to(row)
     out = torch.full_like(starts, float("nan"))
     return [
-        Job(start, rng.integers(0, 60, (steps, size)), update)
+        TrainingJob(start, rng.integers(0, 60, (steps, size)), update)
         for start, update in zip(starts, out, strict=True)
     ]
 
 
-def naive(module: nn.Module, data: Dataset, job: Job, lr: float) -> torch.Tensor:
+def naive(module: nn.Module, data: Dataset, job: TrainingJob, lr: float) -> torch.Tensor:
     """Plain SGD, in float64, from the start of a job."""
-    model, layout = copy.deepcopy(module).double(), Layout(module)
+    model, layout = copy.deepcopy(module).double(), ParameterLayout(module)
     layout.write(job.start, model)
     optimiser = torch.optim.SGD(model.parameters(), lr=lr)
     for samples in job.batches:
@@ -78,7 +81,7 @@ def test_together_is_one_after_another(name: str, path: Any) -> None:
         ("float64", torch.float64, 1e-10),
         ("float32", torch.float32, 2e-3),
     ]:
-        jobs = jobs_of(Layout(module).read(module).to(dtype), 5)
+        jobs = jobs_of(ParameterLayout(module).read(module).to(dtype), 5)
         starts = [job.start.clone() for job in jobs]
         clients = opened(module, data, path, precision)
         try:
@@ -95,7 +98,7 @@ def test_together_is_one_after_another(name: str, path: Any) -> None:
 @every_path
 def test_many_clients_one_client_and_none(path: Any) -> None:
     module, data = problem("mlp")
-    row = Layout(module).read(module).double()
+    row = ParameterLayout(module).read(module).double()
     clients = opened(module, data, path)
     for n in (37, 16, 1, 0):
         jobs = jobs_of(row, n, steps=1, seed=n)
@@ -109,9 +112,9 @@ def test_many_clients_one_client_and_none(path: Any) -> None:
 @every_path
 def test_jobs_may_share_their_start(path: Any) -> None:
     module, data = problem("small-cnn")
-    row = Layout(module).read(module).double()
+    row = ParameterLayout(module).read(module).double()
     kept = row.clone()
-    jobs = [Job(row, job.batches, job.out) for job in jobs_of(row, 4)]
+    jobs = [TrainingJob(row, job.batches, job.out) for job in jobs_of(row, 4)]
     clients = opened(module, data, path)
     clients.train(jobs, LR)
     clients.close()
@@ -126,7 +129,7 @@ def test_workers_change_no_bit(name: str, path: Any) -> None:
     module, data = problem(name)
     found = []
     for workers in (1, 2, 3):
-        jobs = jobs_of(Layout(module).read(module), 11)
+        jobs = jobs_of(ParameterLayout(module).read(module), 11)
         clients = opened(module, data, path, "float32", workers)
         clients.train(jobs, LR)
         counts = clients.count_correct([Trial(job.start, job.batches[0]) for job in jobs])
@@ -145,7 +148,7 @@ def test_workers_change_no_bit(name: str, path: Any) -> None:
 def test_correct_answers_are_counted(name: str, path: Any) -> None:
     """Of unequal numbers of samples, some of them sample 0, which also fills up."""
     module, data = problem(name)
-    row = Layout(module).read(module).double()
+    row = ParameterLayout(module).read(module).double()
     rng = np.random.default_rng(0)
     held = [
         np.zeros(1, np.int64),
@@ -157,7 +160,7 @@ def test_correct_answers_are_counted(name: str, path: Any) -> None:
     found = clients.count_correct([Trial(*pair) for pair in zip(rows, held, strict=True)])
     clients.close()
     assert found.dtype == np.int64
-    model, layout, expected = copy.deepcopy(module).double(), Layout(module), []
+    model, layout, expected = copy.deepcopy(module).double(), ParameterLayout(module), []
     for weights, samples in zip(rows, held, strict=True):
         layout.write(weights, model)
         with torch.no_grad():
@@ -172,7 +175,7 @@ def test_correct_answers_are_counted(name: str, path: Any) -> None:
 def test_the_exam(name: str, path: Any) -> None:
     module, data = problem(name)
     clients = opened(module, data, path)
-    row = Layout(module).read(module).double()
+    row = ParameterLayout(module).read(module).double()
     found = clients.examine(row)
     clients.train(jobs_of(row, 3), LR)  # which changes nothing for the next
     assert clients.examine(row).loss == found.loss
@@ -188,7 +191,7 @@ def test_the_exam(name: str, path: Any) -> None:
 @every_path
 def test_a_job_that_diverges_harms_no_other(path: Any) -> None:
     module, data = problem("mlp")
-    row = Layout(module).read(module).double()
+    row = ParameterLayout(module).read(module).double()
     jobs = jobs_of(row, 6)
     jobs[2].start.fill_(float("nan"))
     jobs[3].start.fill_(1e300)
@@ -222,7 +225,7 @@ def test_what_cannot_be_stacked_goes_on_threads() -> None:
     for path in ("auto", "threads"):
         module = Odd()
         clients = opened(module, data, path)
-        jobs = jobs_of(Layout(module).read(module).double(), 3)
+        jobs = jobs_of(ParameterLayout(module).read(module).double(), 3)
         clients.train(jobs, LR)
         clients.close()
         for job in jobs:
@@ -260,11 +263,18 @@ class Tied(nn.Module):
 def test_modules_of_ones_own(module: nn.Module, path: Any) -> None:
     data = problem("mlp")[1]
     clients = opened(module, data, path)
-    jobs = jobs_of(Layout(module).read(module).double(), 4)
+    jobs = jobs_of(ParameterLayout(module).read(module).double(), 4)
     clients.train(jobs, LR)
     clients.close()
     for job in jobs:
         assert (job.out - naive(module, data, job, LR)).abs().max() <= 1e-10
+
+
+def test_dense_modules_are_told_from_others() -> None:
+    assert is_dense(nn.Sequential(nn.Flatten(), nn.Linear(4, 2), nn.ReLU()))
+    assert not is_dense(nn.Sequential(nn.Conv2d(1, 1, 3)))
+    assert not is_dense(nn.Sequential(nn.Flatten(2), nn.Linear(4, 2)))
+    assert not is_dense(nn.Linear(4, 2))
 
 
 # ------------------------------------------------------------------------------ layout, devices
@@ -273,7 +283,7 @@ def test_modules_of_ones_own(module: nn.Module, path: Any) -> None:
 @every_model
 def test_a_row_holds_every_parameter_once(name: str) -> None:
     module, _ = problem(name)
-    layout = Layout(module)
+    layout = ParameterLayout(module)
     assert layout.size == sum(weights.numel() for weights in module.parameters())
     row = torch.arange(float(layout.size))
     views = layout.views(row)
@@ -296,6 +306,7 @@ def test_a_row_holds_every_parameter_once(name: str) -> None:
 def test_devices() -> None:
     assert pick_device("cpu") == torch.device("cpu")
     assert pick_device("auto").type in ("cpu", "cuda")
+    assert name_device(torch.device("cpu")) == "cpu"
     for name in ("", "gpu", "cuda:999", "cpu:x"):
         with pytest.raises(ParameterError, match="device must be 'auto', 'cpu' or a GPU"):
             pick_device(name)

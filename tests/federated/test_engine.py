@@ -13,7 +13,7 @@ from torch import nn
 from freshband.federated import Dataset, Federation, Partition, RoundRecord, Training
 from freshband.federated.aggregation import AGGREGATIONS
 from freshband.federated.batches import Batches
-from freshband.federated.clients.base import Job, Layout
+from freshband.federated.clients.base import ParameterLayout, TrainingJob
 from tests.federated.playing import (
     DEAD,
     KINDS,
@@ -307,7 +307,7 @@ def test_the_average_is_examined_and_handed_out_and_training_is_the_same() -> No
             found = averaged.clients.examine(mean)
             assert other.loss == found.loss
         assert other.loss != one.loss
-        handed_out = Layout(averaged.module()).read(averaged.module())
+        handed_out = ParameterLayout(averaged.module()).read(averaged.module())
         assert torch.equal(handed_out, mean.to(handed_out))
 
 
@@ -323,7 +323,8 @@ def test_who_is_not_heard_goes_on_from_where_it_is_so_many_rounds(path: Any) -> 
         batches = [np.concatenate([run._draw(t, m) for t in (1, 2, 3)]) for m in range(4)]
         longest = torch.empty_like(held[-1])
         run.clients.train(
-            [Job(start, batch, row) for batch, row in zip(batches, longest, strict=True)], 0.3
+            [TrainingJob(start, batch, row) for batch, row in zip(batches, longest, strict=True)],
+            0.3,
         )
     assert trained == [4, 4, 4, 0, 0]
     assert torch.allclose(held[2], longest, rtol=0, atol=1e-12)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from freshband.errors import ParameterError
-from freshband.federated.clients.base import Job, Layout, Trial
+from freshband.federated.clients.base import ParameterLayout, TrainingJob, Trial
 from freshband.federated.clients.gpu.graphs import GraphedClients, _stack
 from freshband.federated.clients.gpu.stacking import UnsupportedModuleError
 from freshband.federated.clients.threads import ThreadedClients
@@ -34,7 +34,7 @@ def _model(name, dataset, **params):
 def _jobs(layout, starts, seed=0, steps=4, batch=16):
     rng = np.random.default_rng(seed)
     return [
-        Job(start, rng.integers(0, 600, (steps, batch)), torch.full_like(start, torch.nan))
+        TrainingJob(start, rng.integers(0, 600, (steps, batch)), torch.full_like(start, torch.nan))
         for start in starts
     ]
 
@@ -45,7 +45,7 @@ def _loop(module, dataset, jobs):
     outs = [torch.zeros_like(job.out, dtype=torch.float64, device="cpu") for job in jobs]
     clients.train(
         [
-            Job(job.start.double().cpu(), job.batches, out)
+            TrainingJob(job.start.double().cpu(), job.batches, out)
             for job, out in zip(jobs, outs, strict=True)
         ],
         LR,
@@ -149,7 +149,9 @@ def test_a_client_does_not_notice_who_else_trains(way):
     jobs = _jobs(clients.layout, [row] * 15)
     clients.train(jobs, LR)  # three batches, the last half full
     for some in (jobs[:1], jobs[3:8], jobs[14:]):
-        again = [Job(job.start, job.batches, torch.full_like(job.out, torch.nan)) for job in some]
+        again = [
+            TrainingJob(job.start, job.batches, torch.full_like(job.out, torch.nan)) for job in some
+        ]
         clients.train(again, LR)
         for old, new in zip(some, again, strict=True):
             assert torch.equal(old.out, new.out)
@@ -209,7 +211,7 @@ def test_it_wants_the_data_on_a_gpu():
 def test_kernels_say_what_they_need(monkeypatch):
     dataset = _dataset(device="cpu")
     module = _model("cnn8", dataset)
-    layout = Layout(module)
+    layout = ParameterLayout(module)
     with pytest.raises(UnsupportedModuleError, match="the kernels multiply in tf32 or bf16"):
         _stack(module, layout, dataset, "float32")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from freshband.federated.clients.base import Layout
+from freshband.federated.clients.base import ParameterLayout
 from freshband.federated.clients.gpu.layers import Arena
 from freshband.federated.clients.gpu.mapped import MappedModel
 from freshband.federated.data import load_dataset
@@ -45,7 +45,7 @@ class _Case:
         torch.manual_seed(0)
         self.dataset = dataset
         self.module = _module(name, dataset)
-        self.layout = Layout(self.module)
+        self.layout = ParameterLayout(self.module)
         self.rows = self.layout.read(self.module) + 0.05 * torch.randn(CLIENTS, self.layout.size)
         self.samples = torch.randint(0, 64, (CLIENTS, 2, batch))
 

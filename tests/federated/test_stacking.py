@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from freshband.federated.clients.base import Layout
+from freshband.federated.clients.base import ParameterLayout
 from freshband.federated.clients.gpu.layers import Conv, Flatten, Mean, Norm, Residual
 from freshband.federated.clients.gpu.stacking import UnsupportedModuleError, stack
 from freshband.federated.models import build_model
@@ -13,7 +13,7 @@ SHAPE = (3, 16, 16)
 
 
 def _stack(module, shape=SHAPE):
-    return stack(module, Layout(module), shape, (0.0,) * 3, (1.0,) * 3)
+    return stack(module, ParameterLayout(module), shape, (0.0,) * 3, (1.0,) * 3)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def _stack(module, shape=SHAPE):
 def test_our_models_stack(name, params):
     module = build_model(name, SHAPE, 10, seed=1, **params)
     model = _stack(module)
-    assert sum(weights.size for weights in model.weights) == Layout(module).size
+    assert sum(weights.size for weights in model.weights) == ParameterLayout(module).size
     assert model.width % 32 == 0
 
 

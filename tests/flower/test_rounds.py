@@ -156,7 +156,7 @@ def test_resumed_contributions_are_those_of_the_run_never_killed(more, tmp_path)
         if record.round == 5:
             break
     again, _ = play(config, checkpoint=tmp_path)
-    before, after = rounds.valuation.to_tensors(), again.valuation.to_tensors()
+    before, after = (run.server.valuation.to_tensors() for run in (rounds, again))
     before = {name.removeprefix("arrays."): tensor.numpy() for name, tensor in before.items()}
     after = {name.removeprefix("arrays."): tensor.numpy() for name, tensor in after.items()}
     assert before.keys() == after.keys() >= {"gradients", "errors", "heard", "contributions"}
@@ -164,7 +164,7 @@ def test_resumed_contributions_are_those_of_the_run_never_killed(more, tmp_path)
         np.testing.assert_array_equal(before[name], after[name], err_msg=name)
     assert before["heard"].any()
     assert len(set(before["contributions"])) > 1  # not those of a fresh start
-    assert np.array_equal(rounds.weights, again.weights)
+    assert np.array_equal(rounds.server.state.weights, again.server.state.weights)
     # From here on errors may differ: a new run of Flower's has lost the clients' own models.
     mine, other = again.step(), rounds.step()
     assert np.array_equal(mine.priorities, other.priorities)
@@ -224,8 +224,9 @@ def test_a_client_that_raises_is_unknown_and_gets_the_next_model():
 
     rounds, _ = play(SMALL, change=change)
     outcomes = []
-    observe = rounds.coordinator.observe
-    rounds.coordinator.observe = lambda outcome: (outcomes.append(outcome), observe(outcome))[1]
+    coordinator = rounds.server.coordinator
+    observe = coordinator.observe
+    coordinator.observe = lambda outcome: (outcomes.append(outcome), observe(outcome))[1]
     records = list(rounds)
     assert seen == [1, 2, 3]
     assert [outcome[2] for outcome in outcomes[:3]] == [None, None, None]

@@ -1,8 +1,7 @@
-"""``freshband flower``: the round on the wire, as a Flower app."""
+"""``freshband flower``: the round with real clients, as a Flower app."""
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import shlex
 import signal
@@ -16,13 +15,14 @@ import typer
 
 from freshband.cli.folding import Command, Group
 from freshband.cli.settings import read_number, read_setting
-from freshband.errors import FreshbandError, ParameterError, nearest, shown
+from freshband.cli.training import need_extra
+from freshband.errors import ParameterError, nearest, shown
 
 __all__ = ["app"]
 
 app = typer.Typer(
     cls=Group,
-    help="Real clients on the wire: make a Flower app, and run it as real processes over TLS.",
+    help="Real clients: make a Flower app, and run it as processes that talk over TLS.",
     invoke_without_command=True,
     rich_markup_mode="rich",
 )
@@ -32,14 +32,6 @@ app = typer.Typer(
 def _show_help(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
-
-
-def _need_extra() -> None:
-    for module in ("flwr", "torch"):
-        if importlib.util.find_spec(module) is None:
-            raise FreshbandError(
-                f"{module} is missing; install it with: pip install 'freshband[flower]'"
-            )
 
 
 @app.command(cls=Command)
@@ -60,7 +52,7 @@ def new(
 
       freshband flower up digits
     """
-    _need_extra()
+    need_extra()
     from freshband.flower.scaffold import write_app
     from freshband.parameters import whole_number
 
@@ -86,7 +78,7 @@ def up(
             parser=read_number,
             metavar="<int>",
             show_default="the setting clients of the app",
-            help="Number of clients M, a SuperNode each.",
+            help="Number of clients M, one SuperNode each.",
         ),
     ] = None,
     settings: Annotated[
@@ -101,16 +93,16 @@ def up(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Keep keys, certificates and the logs of all processes there: a folder that is "
-            "new, empty, or of an earlier run.",
+            help="Keep keys, certificates and logs in this folder: new, empty, or of an earlier "
+            "run.",
         ),
     ] = None,
 ) -> None:
     """Run a Flower app as real processes on this machine.
 
     Starts a SuperLink and M SuperNodes on the loopback interface, with TLS and
-    a key for each SuperNode that the SuperLink knows; shows the log; and ends
-    every process when the run is over or you press Ctrl-C.
+    a registered key per SuperNode; shows the log; and ends every process when
+    the run is over or you press Ctrl-C.
 
     [bold]Examples[/bold]
 
@@ -118,7 +110,7 @@ def up(
 
       freshband flower up digits --set rounds=3 --set uplink=deadline
     """
-    _need_extra()
+    need_extra()
     from freshband.flower.deployment import Deployment
     from freshband.flower.scaffold import read_app
 
@@ -161,9 +153,9 @@ def _read(text: str) -> tuple[str, object]:
 
 @contextmanager
 def _ending_softly() -> Iterator[None]:
-    """Make a request to end look like Ctrl-C, and let nothing interrupt what it sets off.
+    """Treat SIGTERM like Ctrl-C, and ignore both while processes are being ended.
 
-    Processes are ended one way or the other: another Ctrl-C would leave some behind.
+    A second Ctrl-C would leave some of them behind.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -173,7 +165,7 @@ def _ending_softly() -> Iterator[None]:
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number, handler in before.items():
-        if handler != signal.SIG_IGN:  # nohup and shells' background jobs
+        if handler != signal.SIG_IGN:  # as under nohup and in background jobs of a shell
             signal.signal(number, interrupt)
     try:
         yield

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -180,7 +181,7 @@ def _train_on(
     runs = range(len(next(iter(asked.values()))))
     with progress_bar(progress) as bar:
         task = bar.add_task("training", total=len(runs))
-        for _, found in backend.compute(_play_one, dict(asked), runs):
+        for _, found in backend.compute(partial(_play_one, dict(asked)), runs):
             records |= found
             bar.advance(task)
     return records

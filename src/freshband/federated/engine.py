@@ -29,7 +29,13 @@ from freshband.errors import FileError, ParameterError
 from freshband.federated.algorithms import build_algorithm
 from freshband.federated.batches import Batches
 from freshband.federated.clients import choose_clients, pick_device
-from freshband.federated.clients.base import Job, Layout, LocalTraining, Trial, check_trainable
+from freshband.federated.clients.base import (
+    LocalTraining,
+    ParameterLayout,
+    TrainingJob,
+    Trial,
+    check_trainable,
+)
 from freshband.federated.data import Dataset, load_dataset
 from freshband.federated.models import build_model
 from freshband.federated.own_things import check_own_things, check_settings
@@ -126,7 +132,7 @@ class Federation:
     def _open_server(self, **parts: Any) -> FederatedServer:
         chosen = self.settings
         dtype = torch.float64 if chosen.precision == "float64" else torch.float32
-        model = Layout(self._module).read(self._module)
+        model = ParameterLayout(self._module).read(self._module)
         model = model.to(device=self.dataset.train_images.device, dtype=dtype)
         return FederatedServer(
             model,
@@ -184,7 +190,7 @@ class Federation:
     def module(self) -> nn.Module:
         """Return a module with the weights the server hands out at present, on the CPU."""
         module = copy.deepcopy(self._module)
-        Layout(module).write(self.server.served.cpu(), module)
+        ParameterLayout(module).write(self.server.served.cpu(), module)
         return module
 
     def step(self) -> RoundRecord:
@@ -194,7 +200,7 @@ class Federation:
             self.clients.train(self.begin(), self.settings.client_lr)
             return self.finish(began)
 
-    def begin(self) -> list[Job]:
+    def begin(self) -> list[TrainingJob]:
         """Plan a round and send the model out; return the local training this asks for."""
         server, pending = self.server, self.pending
         self._plan = plan = server.plan()
@@ -209,7 +215,9 @@ class Federation:
         self._further = {client: torch.empty_like(model) for client in plan.further.tolist()}
         starts = [(client, model, pending.updates[client]) for client in plan.receivers.tolist()]
         starts += [(client, pending.trained[client], row) for client, row in self._further.items()]
-        return [Job(start, self._draw(plan.round, client), out) for client, start, out in starts]
+        return [
+            TrainingJob(start, self._draw(plan.round, client), out) for client, start, out in starts
+        ]
 
     def finish(self, began: float) -> RoundRecord:
         """Deliver what the clients trained; return what happened since the time ``began``."""

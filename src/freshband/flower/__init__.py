@@ -1,8 +1,8 @@
-"""The round with real clients on the wire: the paper's asynchronous round as a Flower ServerApp.
+"""The round with real clients: the paper's asynchronous round as a Flower ServerApp.
 
 `AsyncRounds` is the loop a ServerApp runs; `channel_mod` is what its ClientApp needs; an `Uplink`
-says what "delivered" means; an `Aggregation` says what becomes of what was. `build_rounds` puts
-them together from the same settings as ``freshband train``.
+says what "delivered" means; a `StrategyAggregation` uses a Flower strategy in place of freshband's
+own rules. `build_rounds` puts them together from the same settings as ``freshband train``.
 
 Needs the extra ``flower``: ``pip install 'freshband[flower]'``.
 """
@@ -17,16 +17,11 @@ from freshband._lazy import import_on_use
 from freshband.errors import FreshbandError
 
 __all__ = [
-    "Aggregation",
-    "Arrival",
     "AsyncRounds",
     "DeadlineUplink",
-    "PaperAggregation",
     "SimulatedUplink",
     "StrategyAggregation",
-    "Update",
     "Uplink",
-    "Valuation",
     "build_rounds",
     "channel_mod",
     "read_training",
@@ -35,43 +30,31 @@ __all__ = [
 if importlib.util.find_spec("flwr") is None:
     raise FreshbandError("Flower is missing; install it with: pip install 'freshband[flower]'")
 
-# Unless the user wants it otherwise, nothing is reported to anybody.
+# Nothing is reported to anybody, unless the user has set these otherwise.
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 if TYPE_CHECKING:
-    from freshband.flower.aggregation import (
-        Aggregation,
-        Arrival,
-        PaperAggregation,
-        StrategyAggregation,
-    )
+    from freshband.flower.aggregation import StrategyAggregation
     from freshband.flower.building import build_rounds, read_training
     from freshband.flower.mod import channel_mod
-    from freshband.flower.server import AsyncRounds, Valuation
+    from freshband.flower.server import AsyncRounds
     from freshband.flower.uplinks import DeadlineUplink, SimulatedUplink, Uplink
-    from freshband.flower.wire import Update
 
 _HOMES = {
-    "Aggregation": "aggregation",
-    "Arrival": "aggregation",
     "AsyncRounds": "server",
     "DeadlineUplink": "uplinks",
-    "PaperAggregation": "aggregation",
     "SimulatedUplink": "uplinks",
     "StrategyAggregation": "aggregation",
-    "Update": "wire",
     "Uplink": "uplinks",
-    "Valuation": "server",
     "build_rounds": "building",
     "channel_mod": "mod",
     "read_training": "building",
 }
 
-__getattr__ = import_on_use(
-    __name__, _HOMES
-)  # a client needs no PyTorch, the command line no Flower
+# A client needs no PyTorch, and the command line no Flower.
+__getattr__ = import_on_use(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -1,105 +1,26 @@
-"""What becomes of what got through: freshband's own algorithms, or any Flower strategy.
-
-An update may be stale: its client began from an older model than the server has now. What counts
-is the way it went, so a stale update is moved to where the server is before anybody averages it:
-`w + (w_i - w_start)`. Averaging these is equation (7), and with nothing stale it is plain FedAvg.
-"""
+"""How updates make a new model over Flower: by freshband's own rules, or any Flower strategy."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
-from numpy.typing import NDArray
 
 from freshband.errors import ParameterError
 from freshband.federated.algorithms import build_algorithm
 from freshband.federated.settings import Training
-from freshband.flower.wire import Arrays, Update, to_arrays, to_record, widened
+from freshband.flower.wire import Arrays, to_arrays, to_record
 
-__all__ = ["Aggregation", "Arrival", "PaperAggregation", "StrategyAggregation"]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Arrival:
-    """An update that got through.
-
-    Attributes
-    ----------
-    client : int
-        Whose it is.
-    update : Update
-        What it sent.
-    start : dict of arrays
-        The model it began from.
-    staleness : int
-        Versions of the model it missed.
-    """
-
-    client: int
-    update: Update
-    start: Arrays
-    staleness: int
-
-
-class Aggregation(Protocol):
-    """How updates become a new model; what it remembers between rounds is `memory`."""
-
-    def configure(
-        self, round: int, model: ArrayRecord, grid: Grid, nodes: Sequence[int]
-    ) -> Mapping[int, RecordDict]:
-        """Return what to send to each node that trains in this round."""
-        ...
-
-    def aggregate(
-        self,
-        round: int,
-        model: Arrays,
-        arrivals: Sequence[Arrival],
-        weights: NDArray[np.float64],
-    ) -> tuple[Arrays, NDArray[np.float64], int]:
-        """Return the new model, each client's step (NaN: unknown) and the versions passed.
-
-        Parameters
-        ----------
-        round : int
-        model : dict of arrays
-            `w_t`; not to be written to.
-        arrivals : sequence of Arrival
-            In the order of clients; may be empty.
-        weights : float64 array, shape (n_clients,)
-            `ζ`.
-        """
-        ...
-
-    def served(self, model: Arrays) -> Arrays:
-        """Return the model to hand out and to evaluate: the newest, or another made of it."""
-        ...
-
-    def memory(self) -> Arrays:
-        """Return what must be saved with the run."""
-        ...
-
-    def restore(self, memory: Arrays) -> None:
-        """Take back what `memory` returned."""
-        ...
+__all__ = ["PaperAggregation", "StrategyAggregation"]
 
 
 class PaperAggregation:
-    """The algorithms of `freshband.federated.algorithms`: the paper's rule and the others.
-
-    Parameters
-    ----------
-    settings : Training
-        ``algorithm``, ``aggregation``, ``client_lr``, ``server_lr``, ``served`` and what else they
-        use.
-    """
+    """The server rule that the settings name, the same as in ``freshband train``."""
 
     def __init__(self, settings: Training) -> None:
         self.settings = settings
@@ -114,27 +35,26 @@ class PaperAggregation:
 
 
 class StrategyAggregation:
-    """Any Flower strategy's aggregation: FedAvg, FedAdam, Krum or a user's own.
+    """Any Flower strategy's aggregation: FedAvg, FedAdam, Krum or the user's own.
 
-    The strategy configures training and aggregates, as ever; who trains and whose update counts
-    is freshband's to say, so its sampling (``fraction_train``) is not asked.
+    The strategy configures training and aggregates as usual. freshband decides who trains and
+    whose update counts, so the strategy's sampling (``fraction_train``) has no effect.
 
     Parameters
     ----------
     strategy : flwr.serverapp.strategy.Strategy
-        It gets the updates as a `FedAvg` of this round would: models, moved to where the server
-        is now.
+        It receives the clients' models, each moved to the server's present model.
     examples : {"reported", "equal"}, default "reported"
-        Whether clients say themselves how many examples they trained on, which is their weight in
-        an average, or all count the same. A client that lies gains weight: where clients are not
-        trusted take ``"equal"``.
+        Whether the number of examples, a client's weight in an average, is what the client reports
+        or the same for all. A client that lies gains weight: choose ``"equal"`` where clients are
+        not trusted.
     config : mapping, optional
-        What to send along to the clients.
+        Configuration to send to the clients.
 
     Notes
     -----
-    What the strategy keeps in attributes that are arrays, numbers, or dicts, lists or ArrayRecords
-    of arrays (momentum, second moments, counters) is saved in checkpoints.
+    Attributes of the strategy that are arrays, numbers, or dicts, lists or ArrayRecords of arrays
+    (momentum, second moments, counters) are saved in checkpoints.
     """
 
     def __init__(
@@ -157,48 +77,36 @@ class StrategyAggregation:
     def configure(
         self, round: int, model: ArrayRecord, grid: Grid, nodes: Sequence[int]
     ) -> Mapping[int, RecordDict]:
-        """Let the strategy say what to send."""
-        least = max(getattr(self.strategy, name, 0) for name in _LEAST)
+        """Return what the strategy sends."""
+        limits = ("min_available_nodes", "min_train_nodes")
+        least = max(getattr(self.strategy, name, 0) for name in limits)
         known = list(grid.get_node_ids())
-        if least > len(known):  # it would wait for more for ever
+        if least > len(known):  # it would wait forever
             raise ParameterError(f"the strategy wants {least} nodes, there are {len(known)}")
-        made = list(
-            self.strategy.configure_train(round, model, ConfigRecord(dict(self._config)), grid)
-        )
+        config = ConfigRecord(dict(self._config))
+        made = list(self.strategy.configure_train(round, model, config, grid))
         if not made and nodes:
             raise ParameterError("the strategy must train: fraction_train is 0, it sends nothing")
         by_node = {message.metadata.dst_node_id: message.content for message in made}
         return {node: RecordDict(dict(by_node.get(node, made[0].content))) for node in nodes}
 
     def aggregate(
-        self,
-        round: int,
-        model: Arrays,
-        arrivals: Sequence[Arrival],
-        weights: NDArray[np.float64],
-    ) -> tuple[Arrays, NDArray[np.float64], int]:
-        """Hand the updates to the strategy; see `Aggregation.aggregate`."""
-        steps = np.zeros(len(weights))
-        if not arrivals:
-            return model, steps, 1
-        steps[[arrival.client for arrival in arrivals]] = np.nan
-        arrays, metrics = self.strategy.aggregate_train(
-            round, [self._message(arrival, model) for arrival in arrivals]
-        )
+        self, round: int, model: Arrays, trained: Sequence[tuple[Arrays, Mapping[str, Any]]]
+    ) -> Arrays:
+        """Return the new model from the clients' models and the metrics they came with."""
+        if not trained:
+            return model
+        replies = [self._reply(arrays, metrics) for arrays, metrics in trained]
+        made, metrics = self.strategy.aggregate_train(round, replies)
         if metrics is not None:
             self.metrics[round] = metrics
-        return (model if arrays is None else _like(to_arrays(arrays), model)), steps, 1
+        return model if made is None else _like(to_arrays(made), model)
 
-    def _message(self, arrival: Arrival, model: Arrays) -> Message:
-        said = arrival.update.metrics
+    def _reply(self, arrays: Arrays, said: Mapping[str, Any]) -> Message:
         count = 1.0 if self.examples == "equal" else _count(said.get(self._key, 1))
         metrics = MetricRecord({**said, self._key: count})
-        content = RecordDict({"arrays": to_record(moved(arrival, model)), "metrics": metrics})
+        content = RecordDict({"arrays": to_record(arrays), "metrics": metrics})
         return Message(content, dst_node_id=0, message_type=MessageType.TRAIN)
-
-    def served(self, model: Arrays) -> Arrays:
-        """Return the newest model."""
-        return model
 
     def memory(self) -> Arrays:
         """Return the arrays and numbers the strategy holds."""
@@ -217,7 +125,7 @@ class StrategyAggregation:
         return found
 
     def restore(self, memory: Arrays) -> None:
-        """Give the strategy back what it held."""
+        """Set the strategy's attributes again."""
         inside: dict[str, Arrays] = {}
         for name, value in sorted(memory.items()):  # files keep names, not their order
             owner, slash, key = name.partition("/")
@@ -239,38 +147,16 @@ class StrategyAggregation:
             setattr(self.strategy, name, held)
 
 
-_LEAST = ("min_available_nodes", "min_train_nodes")
 _LIST, _RECORD = "[]", "{}"  # what an attribute was, after its name; nothing for a dict
 
 
 def _is_array(value: object) -> bool:
-    """Whether this is an array of numbers, or the scalar numpy computes from 0-d arrays."""
+    """Whether this is an array of numbers, or a scalar, which numpy makes of 0-d arrays."""
     return isinstance(value, np.ndarray | np.number) and value.dtype.kind in "biufc"
 
 
-def moved(arrival: Arrival, model: Arrays) -> Arrays:
-    """Return the client's model as if it had begun from the present one.
-
-    Integers move as weights do: taken as it is, the counter of a stale client would turn that of
-    the server back. Truth values are taken as they are. Half precision becomes single precision,
-    because a strategy computes in the type it is given.
-    """
-    trained = {name: widened(arrival.update.arrays[name]) for name in model}
-    if arrival.staleness == 0:
-        return trained
-    return {
-        name: trained[name]
-        if present.dtype.kind == "b"
-        else np.asarray(widened(present) + (trained[name] - widened(arrival.start[name])))
-        for name, present in model.items()
-    }
-
-
 def _like(arrays: Arrays, model: Arrays) -> Arrays:
-    """Return what a strategy made, in the order and the types of the model.
-
-    A mean of integers is rounded to the nearest one, and truth values are decided by majority.
-    """
+    """Return a strategy's model in the order and types of ours; means of integers are rounded."""
     if set(arrays) != set(model):
         raise ParameterError("the strategy must return the arrays of the model")
     found: Arrays = {}

@@ -14,7 +14,7 @@ from freshband.errors import ParameterError
 from freshband.federated.server import parts_of
 from freshband.federated.settings import Training
 from freshband.federated.uplink import SimulatedUplink, Uplink
-from freshband.flower.aggregation import Aggregation, PaperAggregation
+from freshband.flower.aggregation import PaperAggregation, StrategyAggregation
 from freshband.flower.server import AsyncRounds, Evaluate
 
 __all__ = ["build_rounds", "read_training"]
@@ -51,7 +51,7 @@ def build_rounds(
     model: ArrayRecord,
     *,
     uplink: Uplink | None = None,
-    aggregation: Aggregation | PaperAggregation | None = None,
+    aggregation: StrategyAggregation | PaperAggregation | None = None,
     sizes: Any = None,
     evaluate: Evaluate | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -67,7 +67,7 @@ def build_rounds(
         As for `AsyncRounds`.
     uplink : Uplink, optional
         By default the channels of the settings, simulated.
-    aggregation : Aggregation, optional
+    aggregation : StrategyAggregation, optional
         By default the algorithm of the settings.
     sizes : array, optional
         Samples of each client, for ``weights="size"``.

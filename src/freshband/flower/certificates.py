@@ -1,7 +1,7 @@
-"""Certificates and keys for a federation on one's own machines, made on the spot.
+"""Certificates and keys for a federation on the user's own machines.
 
-A certificate authority that exists for a moment signs one server certificate; its own key is never
-written. Every SuperNode gets a key pair: the SuperLink is told the public half.
+A certificate authority signs one server certificate; its own key is never written. Every SuperNode
+gets a key pair, of which the SuperLink learns the public half.
 """
 
 from __future__ import annotations
@@ -23,15 +23,7 @@ __all__ = ["Certificates", "make_certificates", "make_node_key"]
 
 @dataclasses.dataclass(frozen=True)
 class Certificates:
-    """Where the files are.
-
-    Attributes
-    ----------
-    authority : Path
-        Certificate of the authority: what clients check the server's with.
-    server, key : Path
-        Certificate of the server and its private key.
-    """
+    """Paths of the certificate of the authority, that of the server, and the server's key."""
 
     authority: Path
     server: Path
@@ -46,59 +38,48 @@ def make_certificates(
     Parameters
     ----------
     folder : Path
-        Made if need be, readable for its owner alone.
+        Folder for the files; if it does not exist it is made, readable by its owner only.
     hosts : sequence of str
-        Names and addresses under which the server is reached.
+        Names and addresses under which clients reach the server.
     days : int, default 30
-        How long they last.
+        Number of days for which the certificates are valid.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    authority_key = ec.generate_private_key(ec.SECP384R1())
-    authority_name = _name("freshband authority")
-    authority = (
-        _begin(authority_name, authority_name, authority_key.public_key(), days)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
-        .add_extension(_identifier(authority_key), critical=False)
-        .sign(authority_key, hashes.SHA384())
-    )
-    key = ec.generate_private_key(ec.SECP384R1())
-    server = (
-        _begin(_name(hosts[0]), authority_name, key.public_key(), days)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()),
-            critical=False,
-        )
-        .sign(authority_key, hashes.SHA384())
-    )
     made = Certificates(folder / "ca.crt", folder / "server.crt", folder / "server.key")
-    pem = serialization.Encoding.PEM
-    made.authority.write_bytes(authority.public_bytes(pem))
-    made.server.write_bytes(server.public_bytes(pem))
-    _write_secret(
-        made.key,
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+    authority, key = _new_key(), _new_key()
+    identifier = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
+    certificate = _certificate(
+        "freshband authority",
+        authority,
+        authority,
+        days,
+        critical=[x509.BasicConstraints(ca=True, path_length=0), _usage(signs=True)],
+        others=[identifier],
     )
+    made.authority.write_bytes(certificate)
+    certificate = _certificate(
+        hosts[0],
+        key,
+        authority,
+        days,
+        critical=[x509.BasicConstraints(ca=False, path_length=None), _usage(signs=False)],
+        others=[
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]),
+            x509.SubjectAlternativeName([_host(host) for host in hosts]),
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier),
+        ],
+    )
+    made.server.write_bytes(certificate)
+    _write_key(made.key, key, serialization.PrivateFormat.PKCS8)
     return made
 
 
 def make_node_key(folder: Path, name: str) -> tuple[Path, Path]:
     """Write a SuperNode's key pair; return the paths of the private and the public half."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    key = ec.generate_private_key(ec.SECP384R1())
     private, public = folder / name, folder / f"{name}.pub"
-    _write_secret(
-        private,
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.OpenSSH,
-            serialization.NoEncryption(),
-        ),
-    )
+    key = _new_key()
+    _write_key(private, key, serialization.PrivateFormat.OpenSSH)
     public.write_bytes(
         key.public_key().public_bytes(
             serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
@@ -107,31 +88,48 @@ def make_node_key(folder: Path, name: str) -> tuple[Path, Path]:
     return private, public
 
 
-def _write_secret(path: Path, data: bytes) -> None:
-    """Write a file nobody else may read, from its first moment on."""
+def _new_key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP384R1())
+
+
+def _write_key(
+    path: Path, key: ec.EllipticCurvePrivateKey, format: serialization.PrivateFormat
+) -> None:
+    """Write a private key to a file that nobody but its owner may read at any time."""
+    data = key.private_bytes(serialization.Encoding.PEM, format, serialization.NoEncryption())
     path.unlink(missing_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(data)
 
 
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-
-
-def _begin(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
-) -> x509.CertificateBuilder:
+def _certificate(
+    subject: str,
+    key: ec.EllipticCurvePrivateKey,
+    authority: ec.EllipticCurvePrivateKey,
+    days: int,
+    *,
+    critical: Sequence[x509.ExtensionType],
+    others: Sequence[x509.ExtensionType],
+) -> bytes:
+    """Return the certificate of a key, signed by the authority, in PEM format."""
     now = datetime.datetime.now(datetime.UTC)
-    return (
+    builder = (
         x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
+        .subject_name(_name(subject))
+        .issuer_name(_name("freshband authority"))
+        .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(minutes=5))  # clocks differ
         .not_valid_after(now + datetime.timedelta(days=days))
     )
+    for extension in (*critical, *others):
+        builder = builder.add_extension(extension, critical=extension in critical)
+    return builder.sign(authority, hashes.SHA384()).public_bytes(serialization.Encoding.PEM)
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:
@@ -146,10 +144,6 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
-
-
-def _identifier(key: ec.EllipticCurvePrivateKey) -> x509.SubjectKeyIdentifier:
-    return x509.SubjectKeyIdentifier.from_public_key(key.public_key())
 
 
 def _host(host: str) -> x509.GeneralName:

@@ -1,13 +1,4 @@
-"""A whole federation as real processes on this machine: one SuperLink, SuperNodes, TLS and keys.
-
-Examples
---------
->>> from pathlib import Path
->>> from freshband.flower.deployment import Deployment
->>> with Deployment(Path("app"), clients=4) as federation:  # doctest: +SKIP
-...     federation.run({"clients": 4})
-0
-"""
+"""A whole federation as processes on this machine: one SuperLink, SuperNodes, TLS and keys."""
 
 from __future__ import annotations
 
@@ -23,9 +14,9 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from freshband.errors import FileError, FreshbandError, reason
 from freshband.flower.certificates import make_certificates, make_node_key
@@ -38,38 +29,26 @@ _HOST: Final = "127.0.0.1"
 _CONFIG: Final = "flwr/config.toml"  # Flower's home is the folder it is in
 _FRAMES: Final = dict.fromkeys(map(ord, "╭╮╰╯─│"), " ")
 _MARK: Final = "FRESHBAND_DEPLOYMENT"
-_QUIET: Final = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "PYTHONUNBUFFERED": "1",
-}
 
 
 class DeploymentError(FreshbandError, RuntimeError):
-    """A process of Flower's did not do what it should."""
+    """A Flower process failed."""
 
 
 class Deployment:
     """One SuperLink and its SuperNodes, as processes that end with this object.
 
-    Everything is on the loopback interface, encrypted, and only SuperNodes whose public key was
-    registered are let in. Keys, certificates, logs and Flower's own files are in one folder.
+    Everything is on the loopback interface, encrypted, and the SuperLink admits only SuperNodes
+    whose public key was registered. The SuperNodes have ``partition-id`` 0, 1, … Keys,
+    certificates, logs and Flower's own files are in ``folder``: a new or empty one, one of an
+    earlier deployment, or by default a temporary one. Raises `FileError` if there is no app, or
+    something else in the folder.
 
-    Parameters
-    ----------
-    app : Path
-        Folder of a Flower app.
-    clients : int >= 1
-        SuperNodes, with ``partition-id`` 0, 1, …
-    folder : Path, optional
-        Where to keep files: new, empty, or of an earlier deployment. By default one that is removed
-        in the end.
-
-    Raises
-    ------
-    FileError
-        If there is no app, or something else in the folder.
+    Examples
+    --------
+    >>> with Deployment(Path("app"), clients=4) as federation:  # doctest: +SKIP
+    ...     federation.run({"clients": 4})
+    0
     """
 
     def __init__(self, app: Path, clients: int, folder: Path | None = None) -> None:
@@ -81,10 +60,8 @@ class Deployment:
         made = tempfile.mkdtemp(prefix="freshband-") if folder is None else _claimed(folder)
         self.folder = Path(made).resolve()
         self.name: Final = uuid.uuid4().hex
-        self.nodes: dict[int, subprocess.Popen[bytes]] = {}
-        self.superlink: subprocess.Popen[bytes] | None = None
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}  # by the name of their log
         self.port = _free_port()
-        self._logs: list[IO[bytes]] = []
 
     def __enter__(self) -> Deployment:
         try:
@@ -102,15 +79,15 @@ class Deployment:
     def start(self) -> None:
         """Start the SuperLink, register all keys, start the SuperNodes."""
         self._write_files()
-        self.superlink = self._spawn(
+        superlink = self._spawn(
             "superlink",
             ["flower-superlink", "--host", _HOST, "--port", str(self.port),
              *self._server_files(), "--enable-supernode-auth",
              "--disable-runtime-dependency-installation"],
         )  # fmt: skip
-        self._wait_for_port(self.superlink)
-        keys = [self.new_key(f"client-{client}") for client in range(self.clients)]
-        self.register([public for _, public in keys])
+        self._wait_for_port(superlink)
+        keys = self.folder / "keys"
+        self.register([make_node_key(keys, f"client-{i}")[1] for i in range(self.clients)])
         for client in range(self.clients):
             self.start_node(client)
 
@@ -130,15 +107,11 @@ class Deployment:
             raise FileError(f"cannot write {self.folder}: {reason(error)}") from None
         self.certificates = made
 
-    def new_key(self, name: str) -> tuple[Path, Path]:
-        """Make a key pair; return the paths of the private and the public half."""
-        return make_node_key(self.folder / "keys", name)
-
     def register(self, keys: Sequence[Path]) -> None:
-        """Put public keys on the SuperLink's list."""
+        """Register public keys with the SuperLink."""
         asked = {
-            key.stem: self._flwr(
-                ["supernode", "register", str(key), "freshband"], f"register-{key.stem}"
+            key.stem: self._spawn(
+                f"register-{key.stem}", ["flwr", "supernode", "register", str(key), "freshband"]
             )
             for key in keys
         }
@@ -148,9 +121,9 @@ class Deployment:
                 raise DeploymentError(f"the key of {name} was not registered: {why}")
 
     def start_node(self, client: int, key: Path | None = None) -> subprocess.Popen[bytes]:
-        """Start a client's SuperNode, with the key made for it or another."""
+        """Start a client's SuperNode, with its own key or another one."""
         private = self.folder / "keys" / f"client-{client}" if key is None else key
-        node = self._spawn(
+        return self._spawn(
             f"client-{client}",
             ["flower-supernode", "--superlink", f"{_HOST}:{self.port}",
              "--root-certificates", str(self.certificates.authority),
@@ -158,38 +131,6 @@ class Deployment:
              "--host", _HOST, "--port", str(_free_port()), *self._server_files(),
              "--node-config", f"partition-id={client} num-partitions={self.clients}"],
         )  # fmt: skip
-        self.nodes[client] = node
-        return node
-
-    def kill_node(self, client: int) -> None:
-        """Kill a client's SuperNode and all it started, as a power cut would."""
-        self.kill(f"client-{client}")
-        self.nodes.pop(client).wait()
-
-    def restart_node(self, client: int, seconds: float = 180.0) -> None:
-        """Start a SuperNode anew, again and again until the SuperLink takes it back.
-
-        It takes a node that was killed for alive until its heartbeats are missed, for up to a
-        minute, and refuses the same key meanwhile.
-        """
-        log = self.folder / f"client-{client}.log"
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            already = log.read_bytes().count(b"SuperNode ID") if log.exists() else 0
-            node = self.start_node(client)
-            while node.poll() is None and time.monotonic() < end:
-                if log.read_bytes().count(b"SuperNode ID") > already:
-                    return
-                time.sleep(0.2)
-            self.kill_node(client)
-            time.sleep(2.0)
-        raise DeploymentError(f"client {client} was not taken back; see {log}")
-
-    def kill(self, who: str) -> None:
-        """Kill a process started here, by the name of its log, and all it started."""
-        for pid in _marked(f"{self.name}/{who}"):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
 
     # ------------------------------------------------------------------------------ a run
 
@@ -197,43 +138,34 @@ class Deployment:
         self,
         config: Mapping[str, Any] | None = None,
         tell: Callable[[str], None] = lambda line: None,
-        timeout: float | None = None,
     ) -> int:
-        """Run the app, tell each line of its log, and wait for the end; return 0 if all is well.
+        """Run the app and wait for its end; return 0 on success.
 
-        Parameters
-        ----------
-        config : mapping, optional
-            What to change in the app's configuration.
-        tell : callable, optional
-            Gets each line of the log.
-        timeout : float, optional
-            Seconds to wait for the end, at most; then the code is 124.
+        ``config`` changes the app's configuration; ``tell`` is called with each line of the log.
         """
-        process = self.begin_run(config)
-        try:
-            code = _follow(process, tell, timeout)
-        finally:
-            if process.poll() is None:
+        with self.begin_run(config) as process:
+            try:
+                for line in process.stdout or ():
+                    tell(line.decode(errors="replace").rstrip("\n"))
+            except BaseException:
                 process.kill()
-            process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
-        return code or (0 if self.status() == "finished:completed" else 1)
+                raise
+        return process.returncode or (0 if self.status() == "finished:completed" else 1)
 
     def begin_run(self, config: Mapping[str, Any] | None = None) -> subprocess.Popen[bytes]:
         """Start the app; return the process that prints its log."""
-        command = ["run", str(self.app), "freshband", "--stream"]
-        if config:  # in a file: on its command line Flower does not understand all text
+        command = ["flwr", "run", str(self.app), "freshband", "--stream"]
+        if config:  # in a file: Flower does not understand every text on its command line
             file = self.folder / "run.toml"
             lines = [f"{_toml(key)} = {_toml(value)}\n" for key, value in config.items()]
             file.write_text("".join(lines), encoding="utf-8")
             command += ["--run-config", str(file)]
-        return self._flwr(command)
+        return self._spawn("flwr", command, piped=True)
 
     def status(self) -> str:
         """Return the status of the newest run, such as ``"finished:completed"``."""
-        process = self._flwr(["list", "freshband", "--format", "json"])
+        command = ["flwr", "list", "freshband", "--format", "json"]
+        process = self._spawn("flwr", command, piped=True)
         answer = process.communicate(timeout=120)[0].decode()
         try:
             runs = json.loads(answer[answer.index("{") :])["runs"]
@@ -244,11 +176,10 @@ class Deployment:
     # ------------------------------------------------------------------------------ ending
 
     def close(self) -> None:
-        """End every process started here, at once and for certain; may be called again."""
-        processes = [*self.nodes.values(), *([self.superlink] if self.superlink else [])]
+        """End every process started here; may be called again."""
+        processes = list(self.processes.values())
         for process in processes:
-            if process.poll() is None:
-                process.terminate()
+            process.terminate()
         end = time.monotonic() + 5.0
         for process in processes:
             with suppress(subprocess.TimeoutExpired):
@@ -262,12 +193,9 @@ class Deployment:
                 break
             time.sleep(0.1)
         for process in processes:
-            if process.poll() is None:  # where /proc does not tell who is whose
-                process.kill()
+            process.kill()  # on systems without /proc
             process.wait()
-        for log in self._logs:
-            log.close()
-        self.nodes, self.superlink, self._logs = {}, None, []
+        self.processes = {}
         if self._own_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -278,42 +206,30 @@ class Deployment:
         return ["--ssl-ca-certfile", str(files.authority), "--ssl-certfile", str(files.server),
                 "--ssl-keyfile", str(files.key)]  # fmt: skip
 
-    def _environment(self, who: str) -> dict[str, str]:
-        bin_folder = str(Path(sys.executable).parent)
-        path = os.pathsep.join([bin_folder, os.environ.get("PATH", "")])
-        return {
-            **os.environ,
-            **_QUIET,
-            "PATH": path,
-            "FLWR_HOME": str((self.folder / _CONFIG).parent),
-            _MARK: f"{self.name}/{who}",
-        }
-
-    def _spawn(self, who: str, command: list[str]) -> subprocess.Popen[bytes]:
-        log = (self.folder / f"{who}.log").open("ab")
-        self._logs.append(log)
-        return subprocess.Popen(
-            [str(Path(sys.executable).parent / command[0]), *command[1:]],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=self._environment(who),
-            start_new_session=True,  # Ctrl-C is ours to handle
-        )
-
-    def _flwr(self, arguments: list[str], log: str | None = None) -> subprocess.Popen[bytes]:
-        """Start Flower's command line; its output goes to a log or a pipe."""
-        command = [str(Path(sys.executable).parent / "flwr"), *arguments]
-        if log is not None:
-            return self._spawn(log, ["flwr", *arguments])
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=self._environment("flwr"),
-            start_new_session=True,
-        )
+    def _spawn(
+        self, who: str, command: list[str], *, piped: bool = False
+    ) -> subprocess.Popen[bytes]:
+        """Start one of Flower's commands; its output goes to a log, or to a pipe."""
+        programs = Path(sys.executable).parent
+        pipe = nullcontext(subprocess.PIPE)
+        with pipe if piped else (self.folder / f"{who}.log").open("ab") as output:
+            process = subprocess.Popen(
+                [str(programs / command[0]), *command[1:]],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={
+                    **os.environ,
+                    "PYTHONUNBUFFERED": "1",
+                    "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", "")]),
+                    "FLWR_HOME": str((self.folder / _CONFIG).parent),
+                    _MARK: f"{self.name}/{who}",
+                },
+                start_new_session=True,  # this process handles Ctrl-C
+            )
+        if not piped:
+            self.processes[who] = process
+        return process
 
     def _wait_for_port(self, process: subprocess.Popen[bytes], seconds: float = 180.0) -> None:
         context = ssl.create_default_context(cafile=str(self.certificates.authority))
@@ -337,29 +253,8 @@ class Deployment:
         return f"{' '.join(words)[-300:]} (see {log})"
 
 
-def _follow(
-    process: subprocess.Popen[bytes], tell: Callable[[str], None], timeout: float | None
-) -> int:
-    """Tell what a process prints, line by line, until it ends; return its code."""
-    assert process.stdout is not None
-    end = None if timeout is None else time.monotonic() + timeout
-    os.set_blocking(process.stdout.fileno(), False)
-    pending = b""
-    while True:
-        ended = process.poll() is not None
-        pending += process.stdout.read() or b""
-        *lines, pending = pending.split(b"\n")
-        for line in lines:
-            tell(line.decode(errors="replace"))
-        if ended:
-            return process.returncode
-        if end is not None and time.monotonic() > end:
-            return 124
-        time.sleep(0.1)
-
-
 def _claimed(folder: Path) -> Path:
-    """Return a folder to keep files in; what is there must be of an earlier deployment."""
+    """Return a folder for the files; it is empty, or of an earlier deployment."""
     found = folder.expanduser()
     if found.is_dir() and any(found.iterdir()) and not (found / _CONFIG).exists():
         raise FileError(
@@ -376,7 +271,7 @@ def _free_port() -> int:
 
 
 def _marked(mark: str) -> list[int]:
-    """Return the processes that carry a mark in their environment: they or a parent got it here."""
+    """Return the processes with a mark in their environment, which children inherit."""
     wanted = f"{_MARK}={mark}".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -388,4 +283,4 @@ def _marked(mark: str) -> list[int]:
 
 
 def _toml(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)  # what it writes of text and numbers is TOML too
+    return json.dumps(value, ensure_ascii=False)  # for text and numbers this is TOML too

@@ -1,4 +1,4 @@
-"""The client's side: a Flower mod that knows channels, keeps updates and reports errors."""
+"""The client's side: a Flower mod for channels, kept updates and reported errors."""
 
 from __future__ import annotations
 
@@ -8,43 +8,35 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from freshband.federated.contribution import ALONE, without_one
-from freshband.flower.wire import (
-    FLOATING,
-    RECORD,
-    Arrays,
-    Order,
-    to_arrays,
-    to_record,
-    widened,
-)
+from freshband.flower.wire import FLOATING, RECORD, Arrays, Order, to_arrays, to_record, widened
 
 if TYPE_CHECKING:
     from flwr.clientapp.typing import ClientAppCallable, Mod
 
-__all__ = ["MeasureError", "OnChannel", "channel_mod"]
+__all__ = ["channel_mod"]
 
-OnChannel: TypeAlias = Callable[[int, Context], None]
-MeasureError: TypeAlias = Callable[[ArrayRecord, Context], float]
+_OnChannel: TypeAlias = Callable[[int, Context], None]
+_MeasureError: TypeAlias = Callable[[ArrayRecord, Context], float]
 
 _SENT, _TAKEN = f"{RECORD}.sent", f"{RECORD}.taken"
 
 
 def channel_mod(
-    on_channel: OnChannel | None = None, measure_error: MeasureError | None = None
+    on_channel: _OnChannel | None = None, measure_error: _MeasureError | None = None
 ) -> Mod:
     """Return the mod a ClientApp needs to take part: ``ClientApp(mods=[channel_mod()])``.
 
     It tells the server which client this node is (``partition-id`` of the node's configuration),
-    hands the assigned channel to ``on_channel``, keeps the update to send it again where the
-    server asks for that, and reports the error of the model without this client where the
-    scheduler wants contributions. The training function stays as it is in any Flower app.
+    calls ``on_channel`` with the assigned channel, keeps the update if the server may ask for it
+    again, and reports the error of the model without this client if the scheduler uses
+    contributions. The training function is that of any Flower app.
 
     Parameters
     ----------
     on_channel : callable, optional
-        ``on_channel(channel, context)`` is called with training done and the answer about to
-        leave: switch the radio, the route or the gateway here. -1 means no channel this round. If
-        it raises, the server hears of an error and of no channel.
+        ``on_channel(channel, context)`` is called after training, before the answer leaves: switch
+        the radio, the route or the gateway here. -1 means no channel in this round. If it raises an
+        error, the server learns nothing about the channel.
     measure_error : callable, optional
         ``measure_error(arrays, context)`` returns the share in [0, 1] of the client's validation
         samples that a model gets wrong. Needed with ``+priority`` and contribution weights.
@@ -53,7 +45,7 @@ def channel_mod(
     -----
     The model without the client is `(w - ζ_m w_m) / (1 - ζ_m)` (42), from the model received, the
     weight it came with and the client's own last update that the server took, which the node
-    keeps. A node that was restarted has lost it and measures the model itself.
+    keeps. A node that was restarted has lost it and measures the whole model.
     """
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -66,24 +58,11 @@ def channel_mod(
         if order.task == "resend" and not kept:
             return _answer(message, order=order.round, lost=1)
         if order.task == "resend" and not order.further:
-            return _resend(message, context, order, on_channel)
-        said: dict[str, int | float] = {"order": order.round}
-        if order.task == "resend":  # go on from the update that was kept
-            said |= cast(dict[str, int | float], dict(context.state[f"{_SENT}.said"]))
-            for name in list(message.content.array_records):
-                message.content[name] = context.state[f"{_SENT}.arrays"]
-        _note_taken(context, order)
-        if order.value and measure_error is not None:
-            said["error"] = float(measure_error(_without(message, context, order), context))
-        del message.content[RECORD]  # the user's function sees a message of its strategy
-        reply = call_next(message, context)
-        if reply.has_error():
-            return reply
-        if order.keep or order.value:
-            _keep(context, order, reply, said)
-        if on_channel is not None:
+            reply = _resend(message, context)
+        else:
+            reply = _train(message, context, order, call_next, measure_error)
+        if on_channel is not None and not reply.has_error():
             on_channel(order.channel, context)
-        reply.content[RECORD] = MetricRecord(dict(said))
         return reply
 
     return mod
@@ -93,20 +72,34 @@ def _answer(message: Message, **said: int) -> Message:
     return Message(RecordDict({RECORD: MetricRecord(dict(said))}), reply_to=message)
 
 
-def _resend(
-    message: Message, context: Context, order: Order, on_channel: OnChannel | None
+def _resend(message: Message, context: Context) -> Message:
+    content = {name: context.state[f"{_SENT}.{name}"] for name in ("arrays", "metrics")}
+    content[RECORD] = context.state[f"{_SENT}.said"]
+    return Message(RecordDict(content), reply_to=message)
+
+
+def _train(
+    message: Message,
+    context: Context,
+    order: Order,
+    call_next: ClientAppCallable,
+    measure_error: _MeasureError | None,
 ) -> Message:
-    """Answer with the update that was kept."""
-    content = RecordDict(
-        {
-            "arrays": context.state[f"{_SENT}.arrays"],
-            "metrics": context.state[f"{_SENT}.metrics"],
-            RECORD: context.state[f"{_SENT}.said"],
-        }
-    )
-    if on_channel is not None:
-        on_channel(order.channel, context)
-    return Message(content, reply_to=message)
+    said: dict[str, int | float] = {"order": order.round}
+    if order.task == "resend":  # go on from the update that was kept
+        said |= cast(dict[str, int | float], dict(context.state[f"{_SENT}.said"]))
+        for name in list(message.content.array_records):
+            message.content[name] = context.state[f"{_SENT}.arrays"]
+    _note_taken(context, order)
+    if order.value and measure_error is not None:
+        said["error"] = float(measure_error(_without(message, context, order), context))
+    del message.content[RECORD]  # the user's function sees only its strategy's message
+    reply = call_next(message, context)
+    if not reply.has_error():
+        if order.keep or order.value:
+            _keep(context, order, reply, said)
+        reply.content[RECORD] = MetricRecord(dict(said))
+    return reply
 
 
 def _keep(context: Context, order: Order, reply: Message, said: dict[str, int | float]) -> None:
@@ -127,7 +120,7 @@ def _name_of(context: Context, key: str) -> tuple[str, int] | None:
 
 
 def _note_taken(context: Context, order: Order) -> None:
-    """Remember the update the server took: it is this client's part of the model."""
+    """Remember the update that the server took as this client's part of the model."""
     wanted = (str(context.run_id), order.taken)
     if order.value and order.taken and _name_of(context, _SENT) == wanted:
         context.state[_TAKEN] = context.state[_SENT]

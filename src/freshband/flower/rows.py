@@ -10,49 +10,28 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from freshband.errors import ParameterError
-from freshband.federated.algorithms import Algorithm, Arrivals
-from freshband.federated.valuation import Valuation
-from freshband.flower.aggregation import Aggregation, Arrival, PaperAggregation
-from freshband.flower.wire import Arrays, Update
+from freshband.federated.algorithms import Arrivals
+from freshband.flower.aggregation import StrategyAggregation
+from freshband.flower.wire import Arrays, Update, widened
 
-__all__ = ["ArrayRule", "Rows", "open_rule"]
+__all__ = ["Rows", "StrategyRule"]
 
 _SINGLE, _DOUBLE = ("e", "f", "F"), ("d", "D")  # numpy's codes of floating-point types
 
 
 class Rows:
-    """Turns arrays of one model into rows and back; no number loses a digit.
+    """Turns the arrays of a model into rows and back without loss.
 
-    A row holds the floating-point numbers, complex ones as two, half precision as single
-    precision: in half precision sums lose digits. Integers and truth values stay arrays.
-
-    Parameters
-    ----------
-    model : dict of arrays
-        Names, shapes and types of them all.
-
-    Attributes
-    ----------
-    like : dict of arrays
-        Zeros that take no memory.
-    rest : dict of arrays
-        Where the server's model is at present; rows leave out its integers and truth values.
-
-    Examples
-    --------
-    >>> rows = Rows({"w": np.array([1.0, 2.0], np.float16), "seen": np.array(3)})
-    >>> rows.row({"w": np.array([4.0, 5.0], np.float16), "seen": np.array(6)})
-    tensor([4., 5.])
-    >>> rows.arrays(torch.tensor([7.0, 8.0]))
-    {'w': array([7., 8.], dtype=float16), 'seen': array(3)}
+    A row holds the floating-point numbers: complex ones as two, half precision as single, because
+    sums in half precision lose digits. Integers and truth values stay arrays; the present ones of
+    the server's model are in ``rest``.
     """
 
     def __init__(self, model: Arrays) -> None:
         kinds = {array.dtype.char for array in model.values()}
         self._dtype = np.float64 if kinds & set(_DOUBLE) else np.float32
         self.rest = model
-        self.like: Arrays = {
+        self.like: Arrays = {  # zeros that take no memory
             name: np.broadcast_to(np.zeros((), array.dtype), array.shape)
             for name, array in model.items()
         }
@@ -63,7 +42,7 @@ class Rows:
         return sum(array.size * array.itemsize for array in self.like.values())
 
     def round(self, row: torch.Tensor) -> None:
-        """Round a row to the numbers that are handed out, where all are of half precision."""
+        """Round a row to half precision, where the whole model is handed out in it."""
         if {array.dtype.char for array in self.like.values()} == {"e"}:
             row.copy_(row.to(torch.float16))
 
@@ -77,7 +56,7 @@ class Rows:
         return torch.from_numpy(np.concatenate(parts))
 
     def arrays(self, row: torch.Tensor, rest: Arrays | None = None) -> Arrays:
-        """Return the model of a row, as new arrays; what no row holds is that of ``rest``."""
+        """Return the model of a row as new arrays, completed by those of ``rest``."""
         rest = self.rest if rest is None else rest
         numbers, at, found = row.numpy(), 0, {}
         for name, like in self.like.items():
@@ -96,64 +75,51 @@ def _in_row(like: NDArray[Any]) -> bool:
 
 
 @dataclasses.dataclass(eq=False)
-class ArrayRule:
-    """Lets an `Aggregation` of arrays move the server's row.
+class StrategyRule:
+    """A server rule that lets a strategy make the model.
 
-    Parameters
-    ----------
-    aggregation : Aggregation
-        What becomes of what got through.
-    rows : Rows
-        How arrays become rows.
-    held, starts : dicts
-        Updates by client, and the models they began from by version, as the loop keeps them.
+    A stale update began from an older model than the server has now, so it is moved to the present
+    one before it is averaged: `w + (w_i - w_start)`. Averaging these is equation (7), and with
+    nothing stale it is plain FedAvg.
     """
 
-    aggregation: Aggregation
+    aggregation: StrategyAggregation
     rows: Rows
-    held: Mapping[int, Update]
-    starts: Mapping[int, Arrays]
+    held: Mapping[int, Update]  # by client, as the loop keeps them
+    starts: Mapping[int, Arrays]  # the models they began from, by version
     everybody_trains: bool = False
     needs_models: bool = True
 
     def open_memory(self, model: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return nothing: an aggregation keeps what it remembers."""
+        """Return nothing: the strategy has its own memory."""
         return {}
 
     def apply(
         self, model: torch.Tensor, memory: dict[str, torch.Tensor], arrivals: Arrivals
     ) -> tuple[NDArray[np.float64], int]:
-        """Hand what arrived to the aggregation, and take the model it makes of it."""
-        taken = []
+        """Let the strategy make a new model; the steps of updates are unknown."""
+        before, trained = self.rows.arrays(model), []
         for client in np.flatnonzero(arrivals.delivered).tolist():
-            sent, staleness = self.held[client], int(arrivals.staleness[client])
+            sent = self.held[client]
             arrays = self.rows.arrays(arrivals.models[client], sent.arrays)
-            update = dataclasses.replace(sent, arrays=arrays)
-            taken.append(Arrival(client, update, self.starts[sent.version], staleness))
-        self.rows.rest, steps, passed = self.aggregation.aggregate(
-            arrivals.round, self.rows.arrays(model), taken, arrivals.weights
-        )
+            # A strategy computes in the type it is given: not in half precision.
+            arrays = {name: widened(array) for name, array in arrays.items()}
+            if arrivals.staleness[client]:
+                arrays = _moved(arrays, self.starts[sent.version], before)
+            trained.append((arrays, sent.metrics))
+        self.rows.rest = self.aggregation.aggregate(arrivals.round, before, trained)
         model.copy_(self.rows.row(self.rows.rest))
-        return steps, passed
+        return np.where(arrivals.delivered, np.nan, 0.0), 1
 
 
-def open_rule(
-    aggregation: Aggregation | PaperAggregation,
-    valuation: Valuation | None,
-    rows: Rows,
-    held: Mapping[int, Update],
-    starts: Mapping[int, Arrays],
-) -> tuple[Algorithm, float]:
-    """Return what moves the server's row, and the clients' step `η`."""
-    kinds = {array.dtype for array in rows.like.values()}
-    is_own = isinstance(aggregation, PaperAggregation)
-    if (is_own or valuation is not None) and [kind.kind for kind in kinds] != ["f"]:
-        raise ParameterError(
-            "the model must be of one floating-point type for freshband's algorithms and "
-            f"contributions, got {sorted(map(str, kinds))}; a StrategyAggregation takes any"
-        )
-    if isinstance(aggregation, PaperAggregation):
-        return aggregation.rule, aggregation.settings.client_lr
-    # Where nobody names a step, an update is the way itself.
-    client_lr = 1.0 if valuation is None else valuation.client_lr
-    return ArrayRule(aggregation, rows, held, starts), client_lr
+def _moved(trained: Arrays, start: Arrays, present: Arrays) -> Arrays:
+    """Return a client's model as if it had begun from the present one; truth values stay.
+
+    Integers move too: a stale client's counter would otherwise turn the server's back.
+    """
+    return {
+        name: array
+        if array.dtype.kind == "b"
+        else np.asarray(widened(present[name]) + (array - widened(start[name])))
+        for name, array in trained.items()
+    }

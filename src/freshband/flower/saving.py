@@ -1,8 +1,8 @@
-"""A run over Flower on disk: saved after a round, restored into a ServerApp started anew.
+"""Checkpoints of a run over Flower: saved after a round, restored into a new ServerApp.
 
-Orders that were on their way when a ServerApp ended are void with it: Flower gives the new one
-another run. Their clients get the newest model; what a checkpoint holds was applied, and nothing
-is applied twice.
+Orders that were on their way when a ServerApp ended are void, because Flower gives the new one
+another run: their clients get the newest model. What a checkpoint holds was applied, and nothing is
+applied twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from freshband.federated.checkpoint import (
     tensors_of,
 )
 from freshband.federated.records import stack_records, unstack_records
-from freshband.flower.rows import ArrayRule
+from freshband.flower.rows import StrategyRule
 from freshband.flower.wire import Arrays, Update, widened
 
 if TYPE_CHECKING:
@@ -30,21 +30,16 @@ if TYPE_CHECKING:
 
 __all__ = ["load_run", "save_run"]
 
-# What the server calls its tensors, and what they are called in a file.
-_NAMES = {
-    "coordinator": "coordinator",
-    "gradients": "valuation.gradients",
-    **{f"arrays.{name}": f"by_client.{name}" for name in ("weights", "receivers", "worked")},
-    **{
-        f"arrays.{name}": f"valuation.{name}"
-        for name in ("contributions", "errors", "heard", "worth")
-    },
-}
+# The server's names of its tensors, and their names in a file.
+_NAMES = {"coordinator": "coordinator", "gradients": "valuation.gradients"}
+_NAMES |= {f"arrays.{name}": f"by_client.{name}" for name in ("weights", "receivers", "worked")}
+_VALUED = ("contributions", "errors", "heard", "worth")
+_NAMES |= {f"arrays.{name}": f"valuation.{name}" for name in _VALUED}
 _MEMORY, _AGGREGATION = "memory.", "aggregation."
 
 
 def save_run(run: AsyncRounds, folder: Path) -> None:
-    """Write everything needed to go on."""
+    """Write everything that is needed to continue."""
     held: Arrays = {f"model.{name}": array for name, array in run.model.items()}
     for version, start in run.starts.items():
         held |= {f"start.{version}.{name}": array for name, array in start.items()}
@@ -56,7 +51,7 @@ def save_run(run: AsyncRounds, folder: Path) -> None:
     state = run.server.to_tensors()
     tensors |= {_NAMES[name]: tensor for name, tensor in state.items() if name in _NAMES}
     remembered = tensors_of(state, _MEMORY)
-    if isinstance(run.server.algorithm, ArrayRule):
+    if isinstance(run.server.algorithm, StrategyRule):
         memory = run.server.algorithm.aggregation.memory()
         remembered = {name: torch.from_numpy(np.array(array)) for name, array in memory.items()}
     tensors |= {_AGGREGATION + name: tensor for name, tensor in remembered.items()}
@@ -66,13 +61,7 @@ def save_run(run: AsyncRounds, folder: Path) -> None:
         "scheduler_seconds": run.scheduler_seconds,
         "overdue": sorted(set(run._orders) - set(run.held)),
         "held": {
-            str(client): {
-                "order": update.order,
-                "version": update.version,
-                "metrics": update.metrics,
-                "error": update.error,
-                "problem": update.problem,
-            }
+            str(client): {name: value for name, value in vars(update).items() if name != "arrays"}
             for client, update in run.held.items()
         },
     }
@@ -80,12 +69,9 @@ def save_run(run: AsyncRounds, folder: Path) -> None:
 
 
 def load_run(run: AsyncRounds, folder: Path) -> bool:
-    """Restore what `save_run` wrote into a fresh run; return whether there was anything.
+    """Restore what `save_run` wrote into a new run; return whether there was a checkpoint.
 
-    Raises
-    ------
-    FileError
-        If the checkpoint is damaged or of another problem.
+    Raises `FileError` if it is damaged or belongs to another problem.
     """
     if not has_checkpoint(folder):
         return False
@@ -115,7 +101,7 @@ def _restore(
     state |= {"model": row, "models": row.new_zeros(0, len(row))}
     run.rows.rest = model
     run.server.restore(state, round, int(facts["version"]))
-    if isinstance(run.server.algorithm, ArrayRule):
+    if isinstance(run.server.algorithm, StrategyRule):
         run.server.algorithm.aggregation.restore({n: a.numpy() for n, a in remembered.items()})
     run.scheduler_seconds = [float(seconds) for seconds in facts["scheduler_seconds"]]
     for version in {int(name.split(".")[1]) for name in tensors if name.startswith("start.")}:
@@ -136,6 +122,6 @@ def _wide(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _like(model: Arrays, tensors: Mapping[str, torch.Tensor], prefix: str) -> Arrays:
-    """Return a model in the order of another: files keep names, not their order."""
+    """Return a model in the order of another: files do not keep the order of names."""
     found = tensors_of(tensors, prefix)
     return {name: found[name].numpy() for name in model if name in found}

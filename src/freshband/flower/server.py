@@ -1,9 +1,8 @@
 """The round of `freshband.federated.server` over Flower's Message API: orders out, answers in.
 
-The server pulls what has arrived until everybody was heard or the deadline is over; the uplink says
-what of it got through, and these acknowledgements are all the scheduler learns from. An answer that
-comes later than its round is a pending update like any other: it counts in the round it arrives, as
-stale as it is.
+The server pulls answers until every client is heard or the deadline is over. The uplink says which
+of them got through, and the scheduler learns from these acknowledgements alone. An answer that
+comes after its round is a pending update: it counts in the round it arrives, as stale as it is.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ import numpy as np
 import torch
 from flwr.app import ArrayRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
-from numpy.typing import ArrayLike, NDArray
 
 from freshband.coordinator import Coordinator
 from freshband.errors import ParameterError
+from freshband.federated.algorithms import Algorithm
 from freshband.federated.records import RoundRecord
 from freshband.federated.server import FederatedServer, Plan
 from freshband.federated.state import Pending
 from freshband.federated.uplink import Uplink
 from freshband.federated.valuation import Valuation
-from freshband.flower.aggregation import Aggregation, PaperAggregation
+from freshband.flower.aggregation import PaperAggregation, StrategyAggregation
 from freshband.flower.roster import Roster, pauses
-from freshband.flower.rows import Rows, open_rule
+from freshband.flower.rows import Rows, StrategyRule
 from freshband.flower.saving import load_run, save_run
 from freshband.flower.wire import (
     RECORD,
@@ -44,7 +43,7 @@ from freshband.flower.wire import (
 )  # fmt: skip
 from freshband.parameters import file_path, whole_number
 
-__all__ = ["AsyncRounds", "Valuation"]
+__all__ = ["AsyncRounds"]
 
 _log = logging.getLogger("flwr")
 _NODE_UNAVAILABLE: Final = 5  # Flower's ErrorCode.NODE_UNAVAILABLE
@@ -68,44 +67,35 @@ class AsyncRounds:
     Parameters
     ----------
     grid : flwr.serverapp.Grid
-        What a ServerApp's main function is given.
+        The grid that Flower gives to a ServerApp's main function.
     model : ArrayRecord
         The initial model.
-    coordinator : Coordinator
-        Who plans; its ``n_clients`` are the clients, its ``n_channels`` those of the uplink.
     uplink : Uplink
-        What "delivered" means.
-    aggregation : Aggregation or PaperAggregation
-        What becomes of what was.
-    rounds : int >= 1
-        T.
-    valuation : Valuation, optional
-        Values the clients, for ``+priority`` and contribution weights.
-    weights : array of float, shape (n_clients,), optional
-        `ζ`, equal by default.
+        It decides which updates count as delivered.
+    aggregation : StrategyAggregation or PaperAggregation
+        It makes a new model from the updates that were delivered.
+    coordinator, valuation, **server
+        As for `freshband.federated.server.FederatedServer`: also ``rounds``, ``weights``,
+        ``local_rounds`` and ``clip_norm``.
     evaluate : callable, optional
         ``evaluate(round, arrays)`` returns numbers after the round; ``accuracy`` and ``loss`` go
         into the record.
-    local_rounds : int >= 1, default 1
-        Rounds a client works on a model: with more than one it goes on while its update waits.
-    clip_norm : float > 0, optional
-        Longest change of the model one update may ask for; longer ones are shortened.
     ttl : float, optional
         Seconds after which an unanswered order is given up and the client gets the newest model;
         three deadlines by default.
     wait_for_clients : float, default 120
-        Seconds to wait for all clients to be there before the first round.
+        Seconds to wait for all clients before the first round.
     checkpoint : path, optional
-        Folder for checkpoints. If there is one in it, the run goes on from there.
+        Folder for checkpoints. If there is one in it, the run continues from there.
     checkpoint_every : int >= 1, default 1
-        Rounds between two.
+        Number of rounds between two checkpoints.
 
     Attributes
     ----------
     records : list of RoundRecord
-        All rounds so far, those before a restart too.
+        All rounds so far, including those before a restart.
     scheduler_seconds : list of float
-        Seconds the scheduler took to plan and to learn, round by round.
+        Seconds per round that the scheduler took to plan and to learn.
     """
 
     def __init__(
@@ -115,17 +105,14 @@ class AsyncRounds:
         *,
         coordinator: Coordinator,
         uplink: Uplink,
-        aggregation: Aggregation | PaperAggregation,
-        rounds: int,
+        aggregation: StrategyAggregation | PaperAggregation,
         valuation: Valuation | None = None,
-        weights: ArrayLike | None = None,
         evaluate: Evaluate | None = None,
-        local_rounds: int = 1,
-        clip_norm: float | None = None,
         ttl: float | None = None,
         wait_for_clients: float = 120.0,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 1,
+        **server: Any,
     ) -> None:
         n_clients = coordinator.n_clients
         if uplink.n_channels != coordinator.n_channels:
@@ -148,39 +135,37 @@ class AsyncRounds:
         self._failed: set[int] = set()
         self._roster = Roster(grid, n_clients)
         self.rows = Rows(read_model(model))
-        rule, client_lr = open_rule(aggregation, valuation, self.rows, self.held, self.starts)
+        rule, client_lr = self._open_rule(valuation)
         self.server = FederatedServer(
             self.rows.row(self.rows.rest),
             coordinator=coordinator,
             algorithm=rule,
-            rounds=rounds,
             client_lr=client_lr,
             payload=self.rows.nbytes,
-            weights=weights,
             valuation=valuation,
             keeps_models=False,
-            local_rounds=local_rounds,
-            clip_norm=clip_norm,
+            **server,
         )
         self._folder = None if checkpoint is None else file_path("checkpoint", checkpoint)
         self._every = whole_number("checkpoint_every", checkpoint_every, at_least=1)
         if self._folder is not None and load_run(self, self._folder):
             _log.info("freshband: going on after round %s", self.round)
 
-    @property
-    def coordinator(self) -> Coordinator:
-        """Who plans."""
-        return self.server.coordinator
-
-    @property
-    def valuation(self) -> Valuation | None:
-        """What values the clients, if anything does."""
-        return self.server.valuation
-
-    @property
-    def weights(self) -> NDArray[np.float64]:
-        """`ζ` of the next round."""
-        return self.server.state.weights
+    def _open_rule(self, valuation: Valuation | None) -> tuple[Algorithm, float]:
+        """Return the server rule for rows, and the clients' step `η`."""
+        aggregation = self.aggregation
+        is_own = isinstance(aggregation, PaperAggregation)
+        kinds = {array.dtype for array in self.rows.like.values()}
+        if (is_own or valuation is not None) and [kind.kind for kind in kinds] != ["f"]:
+            raise ParameterError(
+                "the model must be of one floating-point type for freshband's algorithms and "
+                f"contributions, got {sorted(map(str, kinds))}; a StrategyAggregation takes any"
+            )
+        if isinstance(aggregation, PaperAggregation):
+            return aggregation.rule, aggregation.settings.client_lr
+        # Where no step is known, an update is the difference of models itself.
+        client_lr = 1.0 if valuation is None else valuation.client_lr
+        return StrategyRule(aggregation, self.rows, self.held, self.starts), client_lr
 
     @property
     def model(self) -> Arrays:
@@ -189,22 +174,20 @@ class AsyncRounds:
 
     @property
     def round(self) -> int:
-        """Rounds done."""
+        """The number of rounds played."""
         return len(self.records)
 
     @property
     def arrays(self) -> ArrayRecord:
         """The model the server hands out at present."""
-        if isinstance(self.aggregation, PaperAggregation):
-            return to_record(self.rows.arrays(self.server.served))
-        return to_record(self.aggregation.served(self.model))
+        return to_record(self.rows.arrays(self.server.served))
 
     def __iter__(self) -> Iterator[RoundRecord]:
         while self.round < self.server.rounds:
             yield self.step()
 
     def step(self) -> RoundRecord:
-        """Play one round; what is due is saved before this returns."""
+        """Play one round; a checkpoint that is due is saved before this returns."""
         began = time.perf_counter()
         self._give_up_expired()
         plan = self.server.plan()
@@ -233,14 +216,14 @@ class AsyncRounds:
     # ------------------------------------------------------------------------------ steps 1, 2
 
     def _send(self, plan: Plan) -> set[int]:
-        """Order training of those who need the model, or go on; return them."""
+        """Order training of clients that get the model or go on; return them."""
         self._failed = set()
         present = set(self.grid.get_node_ids())
         if len(self._roster.nodes) < len(self.taken) or set(self._roster.nodes.values()) - present:
             self._roster.refresh()
         nodes = self._roster.nodes
         for client in plan.receivers.tolist():
-            self.held.pop(client, None)  # where everybody trains, what was lost is thrown away
+            self.held.pop(client, None)  # where everybody trains, what was lost is dropped
         fresh = [client for client in plan.receivers.tolist() if client in nodes]
         late = {client for client in self._orders if client in nodes} - set(fresh)
         again = late if self.uplink.resends else set()
@@ -269,10 +252,10 @@ class AsyncRounds:
             task,
             round=self._orders[client],
             channel=int(plan.assignment[client]),
-            weight=float(self.weights[client]),
+            weight=float(self.server.state.weights[client]),
             taken=int(self.taken[client]),
             keep=self.uplink.resends or self.server.local_rounds > 1,
-            value=self.valuation is not None and not further,
+            value=self.server.valuation is not None and not further,
             further=further,
         )
 
@@ -285,7 +268,7 @@ class AsyncRounds:
             ttl=self.ttl,
             group_id=str(self.round + 1),
         )
-        # One at a time: of several the grid would not say which it could not take.
+        # One at a time: of several, the grid does not say which it could not take.
         for name in self.grid.push_messages([message]):
             if name:
                 expires = time.monotonic() + self.ttl
@@ -297,11 +280,11 @@ class AsyncRounds:
             if sent.expires <= now:
                 del self._sent[name]
                 if sent.task == "train" and self._orders.get(sent.client) == sent.order:
-                    _log.warning("freshband: client %s never answered, asked anew", sent.client)
+                    _log.warning("freshband: client %s never answered, asked again", sent.client)
                     self._release(sent.client)
 
     def _release(self, client: int) -> None:
-        """Forget the order a client works on; it gets the newest model, unless an update waits."""
+        """Forget a client's order; it gets the newest model, unless it has an update waiting."""
         self._orders.pop(client, None)
         if client not in self.held:
             self.server.release(client)
@@ -309,7 +292,7 @@ class AsyncRounds:
     # ------------------------------------------------------------------------------ step 3
 
     def _collect(self, trained: set[int]) -> None:
-        """Pull what arrives until everybody expected was heard or the deadline is over."""
+        """Pull answers until all expected clients are heard or the deadline is over."""
         end = time.monotonic() + self.uplink.deadline
         for pause in pauses():
             if self._sent:
@@ -324,37 +307,37 @@ class AsyncRounds:
     def _take(self, reply: Message) -> None:
         sent = self._sent.pop(reply.metadata.reply_to_message_id, None)
         if sent is None or self._orders.get(sent.client) != sent.order:
-            return  # of an order that was given up, or answered twice
+            return  # the order was given up, or is answered twice
         client = sent.client
         if reply.has_error():
             self._take_error(sent, reply)
             return
         said = reply.content.get(RECORD)
         if sent.task == "resend" and said is not None and "lost" in said:
-            _log.warning("freshband: client %s lost its update, asked anew", client)
+            _log.warning("freshband: client %s lost its update, asked again", client)
             self._failed.add(client)
             self._release(client)
             return
         version = int(self.downloaded[client])
         update = read_update(reply, sent.order, version, self.rows.like)
-        if client in self.held:  # it went on, and its error is of the model it was given
+        if client in self.held:  # it went on; its error belongs to the model it was given
             update = dataclasses.replace(update, error=self.held[client].error)
         self.held[client] = update
         del self._orders[client]
 
     def _take_error(self, sent: _Sent, reply: Message) -> None:
-        """Hear of a client that failed, or a node that is gone."""
+        """Note a client that failed, or a node that is gone."""
         if sent.task == "resend":
             return  # the order itself may still be answered
         _log.warning("freshband: client %s failed: %s", sent.client, reply.error.reason)
-        if reply.error.code != _NODE_UNAVAILABLE:  # its message came through, only not an update
+        if reply.error.code != _NODE_UNAVAILABLE:  # a message came through, but no update
             self._failed.add(sent.client)
         self._release(sent.client)
 
     # ------------------------------------------------------------------------------ step 4
 
     def _acknowledged(self, plan: Plan) -> list[bool | None]:
-        """Return what the uplink says; a failed client's channel is not known to be bad."""
+        """Return what the uplink says; nothing is known of a failed client's channel."""
         arrived = np.array([client in self.held for client in range(len(self.taken))])
         outcome = list(self.uplink.acknowledge(plan.round, plan.assignment, arrived))
         for client, here in enumerate(arrived.tolist()):
@@ -372,11 +355,11 @@ class AsyncRounds:
         if update.order <= self.taken[client]:
             raise AssertionError(f"update {update.order} of client {client} was taken already")
         trained = self.rows.row(update.arrays)
-        way = torch.sub(self.rows.row(self.starts[update.version]), trained)
-        return Pending(way.div_(self.server.client_lr), update.version, trained, update.error)
+        change = torch.sub(self.rows.row(self.starts[update.version]), trained)
+        return Pending(change.div_(self.server.client_lr), update.version, trained, update.error)
 
     def _forget(self, record: RoundRecord) -> None:
-        """Let go of updates the server took or refused, and of models nobody works on."""
+        """Drop updates the server took or refused, and models no client works on."""
         for client in np.flatnonzero(record.delivered | record.refused).tolist():
             update = self.held.pop(client)
             self._orders.pop(client, None)  # to go on from it

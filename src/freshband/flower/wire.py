@@ -1,9 +1,8 @@
 """What server and clients say to each other, and how it is read without trusting it.
 
-Everything travels in Flower's train messages. Beside the model and the configuration of the
-user's strategy an order holds the record ``freshband``, which `freshband.flower.channel_mod`
-reads; the answer holds a record of the same name. A client that stays with Flower's own messages
-never sees either.
+Everything travels in Flower's train messages. An order holds the record ``freshband`` beside the
+model and the configuration of the user's strategy; `freshband.flower.channel_mod` reads it and
+answers with a record of the same name. The user's training function never sees either.
 """
 
 from __future__ import annotations
@@ -42,36 +41,16 @@ _TASKS: Final = ("hello", "train", "resend")
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """What the server asks of one client.
+    """What the server asks of one client."""
 
-    Attributes
-    ----------
-    task : {"hello", "train", "resend"}
-        Say who you are; train on this model; send again what you trained.
-    round : int
-        The round in which the training was ordered: with the client, the name of its update.
-    channel : int
-        The channel to send on, -1 for none.
-    weight : float
-        The client's share `ζ` of the model, for the model without it (42).
-    taken : int
-        The order whose update the server last took of this client, 0 for none.
-    keep : bool
-        Whether to keep the update, to send it again.
-    value : bool
-        Whether to report the error of the model without this client.
-    further : bool
-        Whether to go on training from one's own model: the one that came, or the one kept.
-    """
-
-    task: Task
-    round: int = 0
-    channel: int = -1
-    weight: float = 0.0
-    taken: int = 0
-    keep: bool = False
-    value: bool = False
-    further: bool = False
+    task: Task  # say who you are, train on this model, or send again what you trained
+    round: int = 0  # the round of the order to train: with the client, the name of its update
+    channel: int = -1  # the channel to send on, -1 for none
+    weight: float = 0.0  # the client's share ζ of the model, for the model without it (42)
+    taken: int = 0  # the order whose update the server last took from this client, 0 for none
+    keep: bool = False  # whether to keep the update, to send it again
+    value: bool = False  # whether to report the error of the model without this client
+    further: bool = False  # whether to go on training from the client's own model
 
     def to_record(self) -> ConfigRecord:
         """Return the order as a record of a message."""
@@ -89,30 +68,14 @@ class Order:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Update:
-    """What a client trained, as it reached the server.
+    """What a client trained, as it reached the server."""
 
-    Attributes
-    ----------
-    order : int
-        The round in which it was ordered.
-    version : int
-        Of the model it began from.
-    arrays : dict of arrays
-        The client's model after training; empty where it could not be read.
-    metrics : dict
-        Numbers it came with, such as ``num-examples``.
-    error : float
-        Share of its validation samples the model without it gets wrong, NaN if not reported.
-    problem : str
-        Why it must be refused, or "".
-    """
-
-    order: int
-    version: int
-    arrays: Arrays
-    metrics: dict[str, Any]
-    error: float
-    problem: str = ""
+    order: int  # the round in which it was ordered
+    version: int  # the version of the model it began from
+    arrays: Arrays  # the client's model after training; empty where it could not be read
+    metrics: dict[str, Any]  # numbers sent with it, such as ``num-examples``
+    error: float  # share of its validation samples the model without it gets wrong, or NaN
+    problem: str = ""  # why it must be refused
 
 
 def to_record(arrays: Mapping[str, NDArray[Any]]) -> ArrayRecord:
@@ -138,24 +101,15 @@ def read_model(record: ArrayRecord) -> Arrays:
 
 
 def widened(array: NDArray[Any]) -> NDArray[Any]:
-    """Return half precision as single precision, to compute with; other types as they are.
-
-    In half precision sums lose digits, and the square of anything above 255 is infinite.
-    """
+    """Return half precision as single precision, to compute with; other types as they are."""
+    # In half precision sums lose digits, and the square of anything above 255 is infinite.
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
 def read_update(reply: Message, order: int, version: int, model: Arrays) -> Update:
-    """Read what a client sent; nothing in it is believed before it is checked.
+    """Read a client's answer to an order; nothing in it is believed before it is checked.
 
-    Parameters
-    ----------
-    reply : Message
-        With content.
-    order, version : int
-        What was asked of the client, and the version it was given.
-    model : dict of arrays
-        The names, shapes and types the update must have.
+    ``model`` has the names, shapes and types that the update must have.
     """
     content = reply.content
     said = content.get(RECORD)
@@ -168,7 +122,7 @@ def read_update(reply: Message, order: int, version: int, model: Arrays) -> Upda
             if name != RECORD:
                 metrics |= dict(record)
         arrays, problem = _read_arrays(content, model)
-    except Exception as trouble:  # whatever a stranger's bytes may cause
+    except Exception as trouble:  # whatever foreign bytes may cause
         arrays, problem = {}, f"it cannot be read: {type(trouble).__name__}: {trouble}"
     if not isinstance(said, MetricRecord) or said.get("order") != order:
         problem = problem or f"it does not answer the order of round {order}"
@@ -185,11 +139,10 @@ def _read_arrays(content: RecordDict, model: Arrays) -> tuple[Arrays, str]:
     if set(record) != set(model):
         odd = sorted(set(record) ^ set(model))[0]
         return {}, f"its arrays must be those of the model, {odd!r} is not in both"
-    for name, like in model.items():  # before the bytes are looked at
-        if tuple(record[name].shape) != like.shape:
-            return {}, f"{name!r} must have the shape {like.shape}, got {tuple(record[name].shape)}"
     arrays = {}
     for name, like in model.items():
+        if tuple(record[name].shape) != like.shape:  # before the bytes are read
+            return {}, f"{name!r} must have the shape {like.shape}, got {tuple(record[name].shape)}"
         array = np.asarray(record[name].numpy())
         if array.shape != like.shape or array.dtype != like.dtype:
             got = f"{array.shape} of {array.dtype}"

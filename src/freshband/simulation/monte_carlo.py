@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -329,7 +329,8 @@ def _run_all(plan: Plan, backend: Backend, progress: bool) -> list[Record]:
             _compile(plan, bar)
         task = bar.add_task("simulating", total=plan.runs)
         try:
-            for run, record in backend.compute(play_run, plan, range(plan.runs), plan.stop):
+            play = partial(play_run, plan)
+            for run, record in backend.compute(play, range(plan.runs), plan.stop):
                 records[run] = record
                 bar.advance(task)
         except BaseException:

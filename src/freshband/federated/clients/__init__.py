@@ -1,6 +1,6 @@
-"""Local training of many clients at once, one way a file.
+"""Local training of many clients at once, one path per file.
 
-`choose_clients` picks the way that is fastest for a model and a device; all compute the same.
+`choose_clients` picks the path that is fastest for a model and a device; all compute the same.
 """
 
 from __future__ import annotations
@@ -26,13 +26,7 @@ __all__ = ["choose_clients", "name_device", "pick_device"]
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device a name stands for: ``"auto"`` is a GPU if there is one.
-
-    Examples
-    --------
-    >>> pick_device("cpu")
-    device(type='cpu')
-    """
+    """Return the device a name stands for: ``"auto"`` is a GPU if there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -47,29 +41,16 @@ def pick_device(name: str) -> torch.device:
 
 
 def name_device(device: torch.device) -> str:
-    """Return what a device is, for people: a GPU with its name.
-
-    Examples
-    --------
-    >>> name_device(torch.device("cpu"))
-    'cpu'
-    """
+    """Return a device's name for people: a GPU with its model."""
     if device.type != "cuda":
         return str(device)
     return f"{device} ({torch.cuda.get_device_name(device)})"
 
 
 def choose_clients(module: nn.Module, dataset: Dataset, settings: Training) -> LocalTraining:
-    """Return the way to train that the settings ask for, or the fastest one.
+    """Return the path that the settings specify, or else the fastest one.
 
-    Parameters
-    ----------
-    module : nn.Module
-        The model, on the CPU.
-    dataset : Dataset
-        On the device to train on.
-    settings : Training
-        Its ``path``, ``precision`` and ``workers`` decide.
+    The module is on the CPU, the data set on the device to train on.
     """
     from freshband.federated.clients.batched import StackedClients, is_dense
     from freshband.federated.clients.threads import ThreadedClients

@@ -1,8 +1,8 @@
-"""What training on the clients is: jobs, how parameters lie in a row, and the contract of a path.
+"""What local training is: jobs, how parameters lie in a row, and what every path must compute.
 
-Every client's model is one row of numbers, so updates of all clients are one matrix and the
+Every client's model is one row of numbers, so the updates of all clients are one matrix and the
 server's algebra is a few products with it. A *path* is a way to run many clients' local training
-at once; all paths compute the same thing and differ in speed alone.
+at once. All paths compute the same result and differ only in speed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import copy
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, TypeAlias
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,74 +24,53 @@ from torch import nn
 from freshband.errors import ParameterError
 from freshband.federated.data.base import Dataset
 
-__all__ = ["Exam", "ExamResult", "Job", "Layout", "LocalTraining", "Trial", "check_trainable"]
+__all__ = [
+    "Crew",
+    "Exam",
+    "ExamResult",
+    "LocalTraining",
+    "ParameterLayout",
+    "TrainingJob",
+    "Trial",
+    "check_trainable",
+]
 
+_Tool = TypeVar("_Tool")
+_Work = TypeVar("_Work")
+_Found = TypeVar("_Found")
 Indices: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
-    """One client's local training: E steps of stochastic gradient descent, equation (5).
+class TrainingJob:
+    """One client's local training: E steps of stochastic gradient descent, equation (5)."""
 
-    Attributes
-    ----------
-    start : tensor, shape (P,)
-        The model it begins from, `w^0`. Only read; jobs may share it.
-    batches : ndarray of int64, shape (E, B)
-        Training samples of every step.
-    out : tensor, shape (P,)
-        Receives the update `(w^0 - w^E) / η` of equation (6).
-    """
-
-    start: torch.Tensor
-    batches: Indices
-    out: torch.Tensor
+    start: torch.Tensor  # (P,), the model w^0 it begins from; only read, and may be shared
+    batches: Indices  # (E, B), the training samples of every step
+    out: torch.Tensor  # (P,), receives the update (w^0 - w^E) / η of equation (6)
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A model to be tried on a client's own samples.
+    """A model to be tried on a client's own samples."""
 
-    Attributes
-    ----------
-    model : tensor, shape (P,)
-    samples : ndarray of int64
-        Training-set indices, at least one.
-    """
-
-    model: torch.Tensor
-    samples: Indices
+    model: torch.Tensor  # (P,)
+    samples: Indices  # indices into the training set, at least one
 
 
 @dataclasses.dataclass(frozen=True)
 class ExamResult:
-    """How a model does on the test set.
+    """How a model does on the test set."""
 
-    Attributes
-    ----------
-    loss : float
-        Mean cross-entropy.
-    correct : ndarray of int64, shape (n_classes,)
-        Test samples of each class that were classified rightly.
-    """
-
-    loss: float
-    correct: npt.NDArray[np.int64]
+    loss: float  # mean cross-entropy
+    correct: Indices  # (n_classes,), correctly classified test samples of each class
 
 
-class Layout:
+class ParameterLayout:
     """Where each parameter of a module lies in a row of P numbers.
 
-    Kernels of convolutions lie channels-last, (outputs, height, width, inputs), the order the
-    fastest convolutions read; everything else lies as its shape says.
-
-    Examples
-    --------
-    >>> layout = Layout(nn.Sequential(nn.Conv2d(2, 3, 3), nn.Flatten(), nn.Linear(12, 5)))
-    >>> layout.size
-    122
-    >>> {name: tuple(view.shape) for name, view in layout.views(torch.zeros(4, 122)).items()}
-    {'0.weight': (4, 3, 2, 3, 3), '0.bias': (4, 3), '2.weight': (4, 5, 12), '2.bias': (4, 5)}
+    Kernels of convolutions lie channels-last, (outputs, height, width, inputs), the order in which
+    convolutions are fastest; everything else lies as its shape says.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -126,10 +107,7 @@ class Layout:
 
     def write(self, row: torch.Tensor, module: nn.Module) -> None:
         """Copy a row into a module's parameters."""
-        views = self.views(row)
-        with torch.no_grad():
-            for name, parameter in module.named_parameters():
-                parameter.copy_(views[name])
+        module.load_state_dict(self.views(row), strict=False)  # tied parameters have two names
 
     def lend(self, row: torch.Tensor, module: nn.Module) -> None:
         """Make a module's parameters views of a row: writing one writes the other."""
@@ -138,42 +116,72 @@ class Layout:
             parameter.data = views[name]
 
 
+class Crew(Generic[_Tool]):
+    """Does pieces of work at the same time, on threads that each have their own tool.
+
+    Torch releases Python's lock while it computes, so threads use all cores. Each has one torch
+    thread, because several on one small piece slow each other down. The result of a piece must not
+    depend on the tool it gets.
+    """
+
+    def __init__(self, workers: int, make_tool: Callable[[], _Tool]) -> None:
+        self._own = threading.local()
+
+        def begin() -> None:
+            torch.set_num_threads(1)
+            self._own.tool = make_tool()
+
+        self._pool = ThreadPoolExecutor(workers, "client", initializer=begin)
+
+    def share(
+        self, work: Sequence[_Work], do: Callable[[_Tool, _Work], _Found]
+    ) -> Iterator[_Found]:
+        """Yield ``do(tool, piece)`` for every piece, in order."""
+        return self._pool.map(lambda piece: do(self._own.tool, piece), work)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
 class Exam:
-    """The test set cut into pieces of a fixed size, so that no count of workers changes a sum."""
+    """The test set in pieces of a fixed size, so that the number of workers changes no sum."""
 
     def __init__(self, dataset: Dataset, piece: int = 250) -> None:
         self.dataset = dataset
-        self.pieces = [
-            slice(at, min(at + piece, dataset.n_test)) for at in range(0, dataset.n_test, piece)
-        ]
+        self._pieces = [slice(at, at + piece) for at in range(0, dataset.n_test, piece)]
 
-    def gather(self, answers: Iterator[tuple[torch.Tensor, torch.Tensor]]) -> ExamResult:
-        """Add up (summed loss, correct per class) of every piece, in order."""
+    def hold(
+        self, crew: Crew[_Tool], scores_of: Callable[[_Tool, torch.Tensor], torch.Tensor]
+    ) -> ExamResult:
+        """Let a crew compute the scores of every piece's images, and add up in order."""
+
+        def mark(tool: _Tool, piece: slice) -> tuple[torch.Tensor, torch.Tensor]:
+            labels = self.dataset.test_labels[piece]
+            with torch.no_grad():
+                scores = scores_of(tool, self.dataset.test_images[piece])
+                loss = nn.functional.cross_entropy(scores, labels, reduction="sum")
+            right = labels[scores.argmax(dim=1) == labels]
+            return loss, torch.bincount(right, minlength=self.dataset.n_classes)
+
         loss, correct = 0.0, np.zeros(self.dataset.n_classes, np.int64)
-        for lost, right in answers:
+        for lost, right in crew.share(self._pieces, mark):
             loss += float(lost)
             correct += right.cpu().numpy()
         return ExamResult(loss / self.dataset.n_test, correct)
 
-    def mark(self, scores: torch.Tensor, piece: slice) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return summed loss and correct answers per class of one piece's scores."""
-        labels = self.dataset.test_labels[piece]
-        loss = nn.functional.cross_entropy(scores, labels, reduction="sum")
-        right = labels[scores.argmax(dim=1) == labels]
-        return loss, torch.bincount(right, minlength=self.dataset.n_classes)
-
 
 class LocalTraining(Protocol):
-    """A way to run many clients at once; built from a module, a data set on its device."""
+    """A path: built from a module and a data set on the device to train on."""
 
-    layout: Layout
+    layout: ParameterLayout
 
-    def train(self, jobs: Sequence[Job], lr: float) -> None:
-        """Run the local training of all jobs, each ``lr`` = η, and fill their ``out``."""
+    def train(self, jobs: Sequence[TrainingJob], lr: float) -> None:
+        """Run the local training of all jobs with the step ``lr`` = η, and fill their ``out``."""
         ...
 
-    def count_correct(self, trials: Sequence[Trial]) -> npt.NDArray[np.int64]:
-        """Return how many of its samples each trial's model classifies rightly."""
+    def count_correct(self, trials: Sequence[Trial]) -> Indices:
+        """Return how many of its samples each trial's model classifies correctly."""
         ...
 
     def examine(self, model: torch.Tensor) -> ExamResult:
@@ -201,19 +209,23 @@ def check_trainable(module: nn.Module, shape: tuple[int, ...]) -> None:
             "is into the data"
         )
     random: tuple[Any, ...] = (nn.modules.dropout._DropoutNd, nn.RReLU)
-    for name, part in module.named_modules():
-        if isinstance(part, random) and getattr(part, "p", 1.0) > 0:
-            raise ParameterError(
-                f"model must not draw random numbers, layer {name!r} is a {type(part).__name__}: "
-                "clients train at the same time, and runs could not be repeated"
-            )
+    drawing = [
+        f"layer {name!r} is a {type(part).__name__}"
+        for name, part in module.named_modules()
+        if isinstance(part, random) and getattr(part, "p", 1.0) > 0
+    ]
+    if not drawing and _draws(module, shape):  # by no layer, such as functional.dropout
+        drawing = [f"{type(module).__name__} does in training"]
+    if drawing:
+        raise ParameterError(
+            f"model must not draw random numbers, {drawing[0]}: clients train at the same time, "
+            "and runs could not be repeated"
+        )
+
+
+def _draws(module: nn.Module, shape: tuple[int, ...]) -> bool:
     weights = next(module.parameters())
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         before = torch.get_rng_state()
         copy.deepcopy(module).train()(torch.zeros(2, *shape).to(weights))
-        drawn = not torch.equal(before, torch.get_rng_state())
-    if drawn:  # by no layer of its own, such as functional.dropout
-        raise ParameterError(
-            f"model must not draw random numbers, {type(module).__name__} does in training: "
-            "clients train at the same time, and runs could not be repeated"
-        )
+        return not torch.equal(before, torch.get_rng_state())

@@ -1,4 +1,4 @@
-"""Clients as one batch over stacked parameters: the fastest way for tiny models."""
+"""Clients as one batch over stacked parameters: the fastest path for tiny models."""
 
 from __future__ import annotations
 
@@ -8,34 +8,32 @@ from itertools import pairwise
 from typing import TypeAlias, TypeVar, final
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 
 from freshband.errors import ParameterError
-from freshband.federated.clients.base import Exam, ExamResult, Job, Layout, Trial
-from freshband.federated.clients.crew import Crew
+from freshband.federated.clients.base import (
+    Crew,
+    Exam,
+    ExamResult,
+    Indices,
+    ParameterLayout,
+    TrainingJob,
+    Trial,
+)
 from freshband.federated.clients.pointwise import at_risk, differentiate
 from freshband.federated.data.base import Dataset
 
 __all__ = ["StackedClients", "is_dense"]
 
-Work = TypeVar("Work")
-Views: TypeAlias = Mapping[str, torch.Tensor]
-Forward: TypeAlias = Callable[[Views, torch.Tensor], torch.Tensor]
+_Work = TypeVar("_Work")
+_Views: TypeAlias = Mapping[str, torch.Tensor]
+_Forward: TypeAlias = Callable[[_Views, torch.Tensor], torch.Tensor]
 _ELEMENTWISE = (nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Identity)
 
 
 def is_dense(module: nn.Module) -> bool:
-    """Whether a module is a row of dense layers and functions of single numbers.
-
-    Examples
-    --------
-    >>> is_dense(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)))
-    True
-    >>> is_dense(nn.Sequential(nn.Conv2d(1, 1, 3)))
-    False
-    """
+    """Whether a module is a sequence of dense layers and elementwise functions."""
     return isinstance(module, nn.Sequential) and all(
         isinstance(layer, (nn.Linear, *_ELEMENTWISE))
         or (isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) == (1, -1))
@@ -47,49 +45,37 @@ def is_dense(module: nn.Module) -> bool:
 class StackedClients:
     """A few clients at a time, their parameters stacked, every layer computed for all at once.
 
-    A row of dense layers becomes batched matrix products; other modules go through
-    `torch.func.vmap`. How clients are stacked depends on how many there are, never on the number
-    of workers, so that changes no result.
-
-    Parameters
-    ----------
-    module : nn.Module
-        The model.
-    dataset : Dataset
-        On the device to train on.
-    workers : int >= 1
-        Stacks at a time.
-    stack : int >= 1, default 16
-        Clients in a stack, at most.
+    A sequence of dense layers becomes batched matrix products; other modules go through
+    `torch.func.vmap`. How clients are stacked, at most ``stack`` at a time, depends on how many
+    there are and never on the number of workers, so workers change no result.
     """
 
     def __init__(self, module: nn.Module, dataset: Dataset, workers: int, stack: int = 16) -> None:
-        self.layout = Layout(module)
+        self.layout = ParameterLayout(module)
         self.dataset = dataset
-        self.exam = Exam(dataset)
+        self._exam = Exam(dataset)
         self._stack = stack
         self._dtype = next(module.parameters()).dtype
         batch = _dense if is_dense(module) else _mapped
-        tools = [batch(copy.deepcopy(module).train()) for _ in range(workers)]
-        self._try(tools[0], module)
+        self._try(batch(copy.deepcopy(module).train()), module)
         self._guarded = at_risk(module, dataset.shape)
-        self.crew = Crew(tools)
+        self._crew = Crew(workers, lambda: batch(copy.deepcopy(module).train()))
 
-    def _try(self, scores_of: Forward, module: nn.Module) -> None:
-        """Find out now what cannot be stacked: vmap does not know every operation."""
+    def _try(self, scores_of: _Forward, module: nn.Module) -> None:
+        """Refuse a module that cannot be stacked: vmap does not know every operation."""
         images = self._images(self.dataset.train_images[:2])
         row = self.layout.read(module).to(images.device)
         try:
             for clients in (1, 2):
                 rows = row.expand(clients, -1).clone().requires_grad_()
                 scores_of(self.layout.views(rows), images.expand(clients, *images.shape)).sum()
-        except Exception as error:  # whatever it may be
+        except Exception as error:  # of any type
             why = str(error).partition("\n")[0]
             raise ParameterError(
                 f"model cannot be stacked, {type(module).__name__} fails: {why}; use path='threads'"
             ) from None
 
-    def _split(self, work: Sequence[Work]) -> list[Sequence[Work]]:
+    def _split(self, work: Sequence[_Work]) -> list[Sequence[_Work]]:
         if not work:
             return []
         stacks = max(-(-len(work) // self._stack), min(len(work) // 4, 2), 1)
@@ -99,12 +85,12 @@ class StackedClients:
     def _images(self, images: torch.Tensor) -> torch.Tensor:
         return self.dataset.normalise(images).to(self._dtype)
 
-    def train(self, jobs: Sequence[Job], lr: float) -> None:
+    def train(self, jobs: Sequence[TrainingJob], lr: float) -> None:
         """Run the local training of all jobs; see `LocalTraining.train`."""
-        for _ in self.crew.share(self._split(jobs), lambda of, some: self._train(of, some, lr)):
+        for _ in self._crew.share(self._split(jobs), lambda of, some: self._train(of, some, lr)):
             pass
 
-    def _train(self, scores_of: Forward, jobs: Sequence[Job], lr: float) -> None:
+    def _train(self, scores_of: _Forward, jobs: Sequence[TrainingJob], lr: float) -> None:
         rows = torch.stack([job.start for job in jobs])
         starts = rows.clone()
         leaves = {
@@ -126,18 +112,16 @@ class StackedClients:
         for job, update in zip(jobs, starts, strict=True):
             job.out.copy_(update)
 
-    def count_correct(self, trials: Sequence[Trial]) -> npt.NDArray[np.int64]:
+    def count_correct(self, trials: Sequence[Trial]) -> Indices:
         """Count correct answers; see `LocalTraining.count_correct`."""
-        counts = list(self.crew.share(self._split(trials), self._count))
+        counts = list(self._crew.share(self._split(trials), self._count))
         return np.concatenate([np.zeros(0, np.int64), *counts])
 
-    def _count(self, scores_of: Forward, trials: Sequence[Trial]) -> npt.NDArray[np.int64]:
+    def _count(self, scores_of: _Forward, trials: Sequence[Trial]) -> Indices:
         sizes = [len(trial.samples) for trial in trials]
-        padded = np.zeros((len(trials), max(sizes)), np.int64)
-        for row, trial in zip(padded, trials, strict=True):
-            row[: len(trial.samples)] = trial.samples
         rows = torch.stack([trial.model for trial in trials])
-        samples = torch.from_numpy(padded).to(rows.device)
+        held = [torch.from_numpy(trial.samples) for trial in trials]
+        samples = nn.utils.rnn.pad_sequence(held, batch_first=True).to(rows.device)
         with torch.no_grad():
             images = self._images(self.dataset.train_images[samples])
             answers = scores_of(self.layout.views(rows), images).argmax(dim=2)
@@ -148,24 +132,20 @@ class StackedClients:
     def examine(self, model: torch.Tensor) -> ExamResult:
         """Try one model on the test set; see `LocalTraining.examine`."""
         views = self.layout.views(model[None])
-
-        def mark(scores_of: Forward, piece: slice) -> tuple[torch.Tensor, torch.Tensor]:
-            with torch.no_grad():
-                images = self._images(self.dataset.test_images[piece])
-                return self.exam.mark(scores_of(views, images[None])[0], piece)
-
-        return self.exam.gather(self.crew.share(self.exam.pieces, mark))
+        return self._exam.hold(
+            self._crew, lambda scores_of, images: scores_of(views, self._images(images)[None])[0]
+        )
 
     def close(self) -> None:
         """End the threads."""
-        self.crew.close()
+        self._crew.close()
 
 
-def _dense(module: nn.Module) -> Forward:
+def _dense(module: nn.Module) -> _Forward:
     """Return (parameters (K, ...), images (K, B, ...)) -> scores (K, B, classes), by products."""
     layers = list(module.named_children())
 
-    def forward(views: Views, images: torch.Tensor) -> torch.Tensor:
+    def forward(views: _Views, images: torch.Tensor) -> torch.Tensor:
         found = images.flatten(2)
         for name, layer in layers:
             if isinstance(layer, nn.Linear):
@@ -181,7 +161,7 @@ def _dense(module: nn.Module) -> Forward:
     return forward
 
 
-def _mapped(module: nn.Module) -> Forward:
+def _mapped(module: nn.Module) -> _Forward:
     """Return the same by `torch.func.vmap`, for any module; not to be shared by threads."""
 
     def one(views: dict[str, torch.Tensor], images: torch.Tensor) -> torch.Tensor:
@@ -190,7 +170,7 @@ def _mapped(module: nn.Module) -> Forward:
 
     mapped = torch.func.vmap(one)
 
-    def forward(views: Views, images: torch.Tensor) -> torch.Tensor:
+    def forward(views: _Views, images: torch.Tensor) -> torch.Tensor:
         plain = {name: view.contiguous() for name, view in views.items()}  # or GroupNorm fails
         scores: torch.Tensor = mapped(plain, images)
         return scores

@@ -1,15 +1,14 @@
-"""Gradients on CPUs, kept clear of a defect of oneDNN, the library torch convolves with.
+"""Gradients on CPUs, protected from a defect of oneDNN, the library torch convolves with.
 
-The backward pass of a 1×1 convolution whose stride is above 1 writes past a buffer when images lie
-channels-last and have fewer channels than a vector register holds numbers: 8 with AVX2, 16 with
-AVX-512 (https://github.com/uxlfoundation/oneDNN/issues/6035, open; oneDNN 3.12 has it). The process
-then crashes, or the gradients are wrong and nobody is told. A transposed convolution is the same
-the other way round, and its number of outputs decides. Images in torch's plain layout are safe, as
-are float64, which oneDNN does not compute, and everything on GPUs.
+The backward pass of a strided 1×1 convolution writes past a buffer when images lie channels-last
+and have fewer channels than a vector register holds numbers: 8 with AVX2, 16 with AVX-512
+(https://github.com/uxlfoundation/oneDNN/issues/6035, open; oneDNN 3.12 has it). The process then
+crashes, or the gradients are wrong without a message. In a transposed convolution the number of
+outputs decides. Images in torch's plain layout are safe, as are float64, which oneDNN does not
+compute, and everything on GPUs.
 
-Where channels-last images come from does not matter: the paths lay them so, kernels that lie so
-pass it on, and a user's module may do it. Nor does it matter who convolves: a layer, a function, or
-`torch.func.vmap`. Hence the backward passes themselves are watched, where torch begins to compute.
+A layer, a function or `torch.func.vmap` may convolve, and a path, a kernel or a user's module may
+lay images channels-last. Hence the backward passes themselves are watched, in torch's dispatcher.
 """
 
 from __future__ import annotations
@@ -33,20 +32,6 @@ def at_risk(module: nn.Module, shape: tuple[int, ...]) -> bool:
     """Whether a module computes a convolution that oneDNN may differentiate wrongly.
 
     It is tried on two blank images, because a convolution need not be a layer.
-
-    Parameters
-    ----------
-    module : nn.Module
-        On the device and in the precision it is to be trained in.
-    shape : tuple of int
-        Of one image: channels, height and width.
-
-    Examples
-    --------
-    >>> at_risk(nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 1, stride=2)), (3, 8, 8))
-    True
-    >>> at_risk(nn.Sequential(nn.Conv2d(3, 16, 3), nn.Conv2d(16, 8, 1, stride=2)), (3, 8, 8))
-    False
     """
     tried = copy.deepcopy(module).train()
     parameters = list(tried.parameters())
@@ -64,20 +49,15 @@ def differentiate(
 ) -> tuple[torch.Tensor, ...]:
     """Return the gradients of a loss; zeros for parameters it does not depend on.
 
-    Parameters
-    ----------
-    loss : tensor, shape ()
-    parameters : sequence of tensors
-    guarded : bool
-        Whether the model is `at_risk`. Watching costs some microseconds for every operation, too
-        much for small models that do not need it.
+    ``guarded`` is for models `at_risk`: watching costs some microseconds per operation, too much
+    for small models that do not need it.
     """
     with _PlainImages() if guarded else nullcontext():
         return torch.autograd.grad(loss, parameters, materialize_grads=True)
 
 
 class _PlainImages(TorchDispatchMode):
-    """Lays the images of convolutions at risk plainly before these are differentiated."""
+    """Puts images into the plain layout before a convolution at risk is differentiated."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -95,26 +75,21 @@ class _PlainImages(TorchDispatchMode):
 
 
 def _is_at_risk(images: torch.Tensor, kernel: torch.Tensor, stride: Sequence[int]) -> bool:
-    """Whether a convolution is strided, pointwise, of few channels, and oneDNN's to compute.
-
-    A kernel's second size is what counts: inputs, or outputs of a transposed convolution.
-    """
+    """Whether a convolution is strided, pointwise, of few channels, and computed by oneDNN."""
     return (
         images.device.type == "cpu"
         and images.dtype != torch.float64
         and kernel.ndim == 4
         and tuple(kernel.shape[2:]) == (1, 1)
         and max(stride) > 1
-        and kernel.shape[1] < _REGISTER
+        and kernel.shape[1] < _REGISTER  # inputs, or outputs of a transposed convolution
     )
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor in torch's plain layout: itself if it lies so already.
-
-    `Tensor.contiguous` would not do: with one channel, strides of channels-last count as
-    contiguous, and torch hands them on as channels-last.
-    """
+    """Return a tensor in torch's plain layout: itself if it lies so already."""
+    # `Tensor.contiguous` would not do: with one channel, strides of channels-last count as
+    # contiguous, and torch passes them on as channels-last.
     if tensor.stride() == torch.empty(tensor.shape, device="meta").stride():
         return tensor
     return tensor.clone(memory_format=torch.contiguous_format)

@@ -20,33 +20,30 @@ __all__ = ["DataSource", "Dataset", "load_dataset", "register", "registry"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Dataset:
-    """Labelled images, whole and in memory, with what it takes to normalise them.
+    """Labelled images, all of them in memory, and how to normalise them.
 
-    Images stay as they came, usually one byte a pixel, and become floating point batch by batch
+    Images keep their type, usually one byte per pixel, and become floating point batch by batch
     on the device that trains: CIFAR takes 184 MB this way, not 737.
 
     Attributes
     ----------
     name : str
-        What to call it in reports.
     train_images : tensor of uint8 or float32, shape (n_train, channels, height, width)
-        What the clients share among them.
+        The images that are divided among the clients.
     train_labels : tensor of int64, shape (n_train,)
         Classes in 0 … n_classes − 1.
     test_images, test_labels : tensors
         The same for the server's test set, which no client holds.
     n_classes : int >= 2
-        Number of classes.
-    mean, std : tuple of float, one for each channel
-        Normalisation, in the units of the stored pixels: `(x − mean) / std`. ``std`` is positive.
+    mean, std : tuple of float, one per channel
+        Normalisation `(x − mean) / std`, in the units of the stored pixels; ``std`` is positive.
     class_names : tuple of str, optional
-        Names for pictures and tables; empty, or one for each class.
+        Names for pictures and tables; empty, or one per class.
     default_model : str, default "small-cnn"
         Name of the model that suits the set.
 
     Examples
     --------
-    >>> from freshband.federated.data import load_dataset
     >>> digits = load_dataset("digits")
     >>> digits.n_classes, digits.shape, digits.default_model
     (10, (1, 8, 8), 'small-cnn')
@@ -80,8 +77,8 @@ class Dataset:
         for name in ("mean", "std"):
             _check_normalisation(name, getattr(self, name), self.shape[0])
         names = self.class_names
-        if not isinstance(names, Sized) or len(names) not in (0, self.n_classes):
-            got = len(names) if isinstance(names, Sized) else shown(names)
+        got = len(names) if isinstance(names, Sized) else shown(names)
+        if got not in (0, self.n_classes):
             raise ParameterError(
                 f"class_names must be empty or n_classes = {self.n_classes} names, got {got}"
             )
@@ -101,8 +98,7 @@ class Dataset:
     ) -> Dataset:
         """Make a data set from tensors, arrays or lists.
 
-        Labels may be of any integer type. The normalisation is that of the training images; a
-        channel that never varies is only centred.
+        The normalisation is that of the training images; a constant channel is only centred.
 
         Parameters
         ----------
@@ -118,28 +114,21 @@ class Dataset:
 
         Examples
         --------
-        >>> import torch
         >>> x, y = torch.rand(8, 3, 4, 4), torch.arange(8) % 2
         >>> Dataset.of(x, y, x, y, name="mine").n_classes
         2
         """
-        images = (
-            _as_images("train_images", train_images),
-            _as_images("test_images", test_images),
-        )
-        labels = (
-            _as_labels("train_labels", train_labels),
-            _as_labels("test_labels", test_labels),
-        )
-        _check_images("train_images", images[0])  # before statistics are taken of them
+        images = _as_images("train_images", train_images)
+        _check_images("train_images", images)  # before statistics are taken of them
+        labels = _as_labels("train_labels", train_labels), _as_labels("test_labels", test_labels)
         if n_classes is None:
             n_classes = 1 + max(int(some.max()) if some.numel() else 0 for some in labels)
-        mean, std = _statistics(images[0])
+        mean, std = _statistics(images)
         return cls(
             name=name,
-            train_images=images[0],
+            train_images=images,
             train_labels=labels[0],
-            test_images=images[1],
+            test_images=_as_images("test_images", test_images),
             test_labels=labels[1],
             n_classes=n_classes,
             mean=mean,
@@ -165,13 +154,7 @@ class Dataset:
         return len(self.test_images)
 
     def normalise(self, images: torch.Tensor) -> torch.Tensor:
-        """Return images of this set as float32 with zero mean and unit variance a channel.
-
-        Parameters
-        ----------
-        images : tensor, shape (..., channels, height, width)
-            Stored images, on any device.
-        """
+        """Return stored images, shape (..., *shape), as float32 with mean 0 and variance 1."""
         mean = torch.tensor(self.mean, device=images.device).reshape(-1, 1, 1)
         std = torch.tensor(self.std, device=images.device).reshape(-1, 1, 1)
         return (images.to(torch.float32) - mean) / std
@@ -184,10 +167,10 @@ class Dataset:
 
 @runtime_checkable
 class DataSource(Protocol):
-    """Where a data set comes from: a frozen `freshband.parameters.Parameters` that loads it."""
+    """A source of a data set: a frozen `freshband.parameters.Parameters` that loads it."""
 
     def load(self, rng: np.random.Generator) -> Dataset:
-        """Load the set; ``rng`` is for sources that make their data up."""
+        """Load the set; ``rng`` is for sources that draw their data."""
         ...
 
 
@@ -205,19 +188,10 @@ def load_dataset(
     source : str, DataSource or Dataset
         A registered name (``"digits"``, ``"cifar10"``, ``"cifar100"``, ``"synthetic"``), a source
         with its parameters, or a data set.
-    seed : int, default 0
-        The user's seed, >= 0. Only made-up data depend on it: recorded sets are the same always.
-    run : int, default 0
-        Which of the independent runs, >= 0.
+    seed, run : int >= 0, default 0
+        The user's seed and the number of the run. Only synthetic data depend on them.
     **params
         Parameters of the named source, such as ``data_dir`` for CIFAR.
-
-    Raises
-    ------
-    ParameterError
-        For an unknown name or parameter, or a value out of range.
-    FileError
-        If a file is missing, damaged or cannot be downloaded.
 
     Examples
     --------
@@ -228,22 +202,17 @@ def load_dataset(
     freshband.errors.UnknownNameError: unknown dataset 'cifar'; did you mean 'cifar10'?
     """
     seed, run = check_seed(seed), whole_number("run", run, at_least=0)
-    if isinstance(source, str):
-        source = registry[source](**params)
-    elif params:
-        raise ParameterError(
-            f"parameters go with the name of a dataset, got {sorted(params)} next to a ready "
-            f"{type(source).__name__}"
-        )
-    if isinstance(source, Dataset):
-        return source
-    if not isinstance(source, DataSource) or isinstance(source, type):
-        raise ParameterError(
-            f"dataset must be a name, a source or a Dataset, got {shown(source)}; Dataset.of makes "
-            "one from tensors or arrays"
-        )
-    # Child 0 of the role makes images; the partition has the next ones.
-    return source.load(np.random.default_rng(sequence(seed, Role.DATA, run).spawn(1)[0]))
+    found: DataSource | Dataset = registry.make(
+        source,
+        params,
+        Dataset | DataSource,
+        "dataset must be a name, a source or a Dataset",
+        "; Dataset.of makes one from tensors or arrays",
+    )
+    if isinstance(found, Dataset):
+        return found
+    # Child 0 of the role draws images; the partition has the next ones.
+    return found.load(np.random.default_rng(sequence(seed, Role.DATA, run).spawn(1)[0]))
 
 
 def _as_tensor(name: str, value: Any) -> torch.Tensor:
@@ -272,17 +241,18 @@ def _as_labels(name: str, value: Any) -> torch.Tensor:
     return labels.to(torch.int64)
 
 
-def _check_tensor(name: str, value: object) -> None:
+def _check_tensor(name: str, value: object, *types: torch.dtype) -> None:
     if not isinstance(value, torch.Tensor):
         raise ParameterError(
             f"{name} must be a tensor, got {shown(value)}; Dataset.of takes arrays and lists too"
         )
+    if value.dtype not in types:
+        wanted = " or ".join(str(each).removeprefix("torch.") for each in types)
+        raise ParameterError(f"{name} must be {wanted}, got {value.dtype}")
 
 
 def _check_images(name: str, images: torch.Tensor) -> None:
-    _check_tensor(name, images)
-    if images.dtype not in (torch.uint8, torch.float32):
-        raise ParameterError(f"{name} must be uint8 or float32, got {images.dtype}")
+    _check_tensor(name, images, torch.uint8, torch.float32)
     if images.ndim != 4 or images.numel() == 0:
         raise ParameterError(
             f"{name} must have the shape (n, channels, height, width), all >= 1, got "
@@ -294,13 +264,10 @@ def _check_images(name: str, images: torch.Tensor) -> None:
 
 
 def _check_labels(name: str, labels: torch.Tensor, n: int, n_classes: int) -> None:
-    _check_tensor(name, labels)
-    if labels.dtype != torch.int64:
-        raise ParameterError(f"{name} must be int64, got {labels.dtype}")
+    _check_tensor(name, labels, torch.int64)
     if labels.shape != (n,):
         raise ParameterError(
-            f"{name} must have the shape ({n}), a label for each image, got "
-            f"({_sizes(labels.shape)})"
+            f"{name} must have the shape ({n}), one label per image, got ({_sizes(labels.shape)})"
         )
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= n_classes:
@@ -320,10 +287,10 @@ def _check_normalisation(name: str, values: tuple[float, ...], channels: int) ->
 
 
 def _statistics(images: torch.Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and standard deviation of every channel, one channel in float64 at a time."""
+    """Return mean and standard deviation of every channel."""
     mean, std = [], []
     for channel in range(images.shape[1]):
-        values = images[:, channel].to(torch.float64)
+        values = images[:, channel].to(torch.float64)  # all at once would take much memory
         mean.append(float(values.mean()))
         std.append(float(values.std(correction=0)) or 1.0)
     return tuple(mean), tuple(std)

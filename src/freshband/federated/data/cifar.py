@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,22 +16,11 @@ from freshband.federated.data.base import Dataset, register
 from freshband.federated.download import Archive, cache_folder, fetch
 from freshband.parameters import Parameters
 
-__all__ = ["CIFAR10", "CIFAR100", "Cifar10", "Cifar100", "Layout", "read_folder"]
+__all__ = ["CIFAR10", "CIFAR100", "Cifar10", "Cifar100", "FileLayout", "read_folder"]
 
+_URL = "https://www.cs.toronto.edu/~kriz"
 _PIXELS = 3 * 32 * 32
-
-_OBJECTS = (
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
-)
+_OBJECTS = "airplane automobile bird cat deer dog frog horse ship truck"
 
 
 def _as_text(value: object) -> object:
@@ -44,33 +33,24 @@ else:
     _Text = Annotated[str, BeforeValidator(_as_text)]
 
 
-class Layout(NamedTuple):
+class FileLayout(NamedTuple):
     """How a data set lies in its files.
 
-    A file is a row of records: label bytes, then 3,072 pixels, the red, green and blue plane each
-    row by row. The last label byte counts: CIFAR-100 puts the coarse class before the fine one.
-
-    Attributes
-    ----------
-    folder : str
-        Name of the folder in the official archive.
-    train, test : dict of str to int
-        Files and the number of images in each.
-    label_bytes : int
-        Bytes before the pixels of an image.
-    n_classes : int
-        Number of classes.
+    A file is a sequence of records: label bytes, then 3,072 pixels, the red, green and blue plane
+    each row by row. The last label byte counts: CIFAR-100 puts the coarse class before the fine.
     """
 
-    folder: str
-    train: dict[str, int]
+    folder: str  # its name in the official archive
+    train: dict[str, int]  # files, and the number of images in each
     test: dict[str, int]
-    label_bytes: int
+    label_bytes: int  # before the pixels of an image
     n_classes: int
+    archive: str = ""  # its file name on the web
+    md5: str = ""
 
     @property
     def record(self) -> int:
-        """Bytes of an image with its labels."""
+        """The number of bytes of an image with its labels."""
         return self.label_bytes + _PIXELS
 
     @property
@@ -79,31 +59,23 @@ class Layout(NamedTuple):
         return {name: n * self.record for name, n in {**self.train, **self.test}.items()}
 
 
-CIFAR10 = Layout(
+CIFAR10 = FileLayout(
     folder="cifar-10-batches-bin",
     train={f"data_batch_{number}.bin": 10_000 for number in range(1, 6)},
     test={"test_batch.bin": 10_000},
     label_bytes=1,
     n_classes=10,
+    archive="cifar-10-binary.tar.gz",
+    md5="c32a1d4ab5d03f1284b67883e8d87530",
 )
-CIFAR100 = Layout(
+CIFAR100 = FileLayout(
     folder="cifar-100-binary",
     train={"train.bin": 50_000},
     test={"test.bin": 10_000},
     label_bytes=2,
     n_classes=100,
-)
-_ARCHIVE_10 = Archive(
-    url="https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-    checksum="md5:c32a1d4ab5d03f1284b67883e8d87530",
-    folder=CIFAR10.folder,
-    sizes=CIFAR10.sizes,
-)
-_ARCHIVE_100 = Archive(
-    url="https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
-    checksum="md5:03b5dce01913d631647c71ecec9e9cb8",
-    folder=CIFAR100.folder,
-    sizes=CIFAR100.sizes,
+    archive="cifar-100-binary.tar.gz",
+    md5="03b5dce01913d631647c71ecec9e9cb8",
 )
 
 
@@ -120,7 +92,7 @@ class Cifar10(Parameters):
     ----------
     data_dir : str, optional
         A folder with ``data_batch_1.bin`` … ``data_batch_5.bin`` and ``test_batch.bin``, or one
-        that holds ``cifar-10-batches-bin`` as the archive unpacks. Nothing is downloaded then.
+        that holds ``cifar-10-batches-bin`` from the archive. Nothing is downloaded then.
 
     Examples
     --------
@@ -138,14 +110,13 @@ class Cifar10(Parameters):
 
     def load(self, rng: np.random.Generator) -> Dataset:
         """Read the set; see `DataSource.load`."""
-        parts = read_folder(_folder(self.data_dir, CIFAR10, _ARCHIVE_10), CIFAR10)
-        return Dataset(
+        return _load(
             "cifar10",
-            *parts,
-            n_classes=CIFAR10.n_classes,
+            CIFAR10,
+            self.data_dir,
             mean=(125.307, 122.950, 113.865),
             std=(62.993, 62.089, 66.705),
-            class_names=_OBJECTS,
+            class_names=tuple(_OBJECTS.split()),
             default_model="cnn8",
         )
 
@@ -155,46 +126,48 @@ class Cifar10(Parameters):
 class Cifar100(Parameters):
     """CIFAR-100: 50,000 training and 10,000 test photographs of 32×32 pixels, 100 classes.
 
-    The paper's second set; the labels are the fine ones. Without ``data_dir`` the official binary
-    archive (161 MiB) is downloaded once, checked against its known MD5 sum and unpacked into the
-    cache folder, which the environment variable ``FRESHBAND_CACHE`` moves.
+    The paper's second set, with the fine labels. Its archive has 161 MiB; the rest is as in
+    `Cifar10`.
 
     Parameters
     ----------
     data_dir : str, optional
-        A folder with ``train.bin`` and ``test.bin``, or one that holds ``cifar-100-binary`` as
-        the archive unpacks. Nothing is downloaded then.
+        A folder with ``train.bin`` and ``test.bin``, or one that holds ``cifar-100-binary`` from
+        the archive. Nothing is downloaded then.
 
     Examples
     --------
     >>> from freshband.federated.data import Cifar100
     >>> Cifar100(data_dir="data").data_dir
     'data'
-
-    References
-    ----------
-    A. Krizhevsky, "Learning multiple layers of features from tiny images", 2009.
     """
 
     data_dir: _Text | None = None
 
     def load(self, rng: np.random.Generator) -> Dataset:
         """Read the set; see `DataSource.load`."""
-        parts = read_folder(_folder(self.data_dir, CIFAR100, _ARCHIVE_100), CIFAR100)
-        return Dataset(
+        return _load(
             "cifar100",
-            *parts,
-            n_classes=CIFAR100.n_classes,
+            CIFAR100,
+            self.data_dir,
             mean=(129.304, 124.070, 112.434),
             std=(68.170, 65.392, 70.418),
             default_model="resnet18",
         )
 
 
-def _folder(data_dir: str | os.PathLike[str] | None, layout: Layout, archive: Archive) -> Path:
+def _load(
+    name: str, layout: FileLayout, data_dir: str | os.PathLike[str] | None, **about: Any
+) -> Dataset:
+    parts = read_folder(_folder(layout, data_dir), layout)
+    return Dataset(name, *parts, n_classes=layout.n_classes, **about)
+
+
+def _folder(layout: FileLayout, data_dir: str | os.PathLike[str] | None) -> Path:
     """Return where the files are: the user's folder, the one inside it, or the cache."""
     if data_dir is None:
-        return fetch(archive, cache_folder())
+        url, md5 = f"{_URL}/{layout.archive}", f"md5:{layout.md5}"
+        return fetch(Archive(url, md5, layout.folder, layout.sizes), cache_folder())
     given = Path(data_dir)
     if not given.is_dir():
         raise FileError(
@@ -206,33 +179,19 @@ def _folder(data_dir: str | os.PathLike[str] | None, layout: Layout, archive: Ar
 
 
 def read_folder(
-    folder: Path, layout: Layout
+    folder: Path, layout: FileLayout
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Read training images and labels, then test images and labels.
+    """Return training images and labels, then test images and labels.
 
-    Parameters
-    ----------
-    folder : Path
-        Where the files of ``layout`` are.
-    layout : Layout
-        Which files, and how long they have to be.
-
-    Returns
-    -------
-    tuple of tensors
-        Images as uint8 of shape (n, 3, 32, 32) and labels as int64 of shape (n,), twice.
-
-    Raises
-    ------
-    FileError
-        If a file is missing, of another length, or holds a label that does not exist.
+    Images are uint8 of shape (n, 3, 32, 32), labels int64 of shape (n,). Raises `FileError` if a
+    file is missing, of another length, or holds a label that does not exist.
     """
     for name, size in layout.sizes.items():  # all of them, before the first is read
         _check_size(folder / name, size, layout)
     return *_read_part(folder, layout, layout.train), *_read_part(folder, layout, layout.test)
 
 
-def _check_size(path: Path, size: int, layout: Layout) -> None:
+def _check_size(path: Path, size: int, layout: FileLayout) -> None:
     wanted = f"{size:,} bytes ({size // layout.record:,} images of {layout.record:,} bytes)"
     if not path.is_file():
         hint = ""
@@ -245,20 +204,18 @@ def _check_size(path: Path, size: int, layout: Layout) -> None:
 
 
 def _read_part(
-    folder: Path, layout: Layout, files: dict[str, int]
+    folder: Path, layout: FileLayout, files: dict[str, int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    images = np.empty((sum(files.values()), _PIXELS), np.uint8)
-    labels = np.empty(len(images), np.int64)
-    begin = 0
-    for name, n in files.items():
-        records = _read_records(folder / name, n, layout)
-        images[begin : begin + n] = records[:, layout.label_bytes :]
-        labels[begin : begin + n] = records[:, layout.label_bytes - 1]
-        begin += n
-    return torch.from_numpy(images).reshape(-1, 3, 32, 32), torch.from_numpy(labels)
+    records = [_read_records(folder / name, n, layout) for name, n in files.items()]
+    images = np.concatenate([each[:, layout.label_bytes :] for each in records])
+    labels = np.concatenate([each[:, layout.label_bytes - 1] for each in records])
+    return (
+        torch.from_numpy(images).reshape(-1, 3, 32, 32),
+        torch.from_numpy(labels.astype(np.int64)),
+    )
 
 
-def _read_records(path: Path, n: int, layout: Layout) -> npt.NDArray[np.uint8]:
+def _read_records(path: Path, n: int, layout: FileLayout) -> npt.NDArray[np.uint8]:
     try:
         records = np.fromfile(path, np.uint8).reshape(n, layout.record)
     except (OSError, ValueError) as error:

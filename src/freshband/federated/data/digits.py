@@ -16,7 +16,7 @@ from freshband.parameters import Parameters
 __all__ = ["Digits"]
 
 _TEST_SHARE = 0.2
-_SPLIT_SEED = 0  # of the split alone, and fixed: accuracies of different seeds stay comparable
+_SPLIT_SEED = 0  # fixed: accuracies of different seeds stay comparable
 
 
 @final
@@ -24,12 +24,12 @@ _SPLIT_SEED = 0  # of the split alone, and fixed: accuracies of different seeds 
 class Digits(Parameters):
     """1,797 handwritten digits of 8×8 pixels with 17 grey levels, embedded in scikit-learn.
 
-    The default: a run needs neither a network nor minutes. A fifth of every class is the test set
-    (359 images); the split never changes, whatever the seed.
+    The default: a run needs no network and takes seconds. A fifth of every class is the test set
+    (359 images); the split does not depend on the seed.
 
     Notes
     -----
-    **Deviations.** Not among the paper's sets: it stands in for CIFAR where seconds count.
+    **Deviations.** The paper does not use this set; it takes the place of CIFAR in quick runs.
 
     Examples
     --------
@@ -57,12 +57,9 @@ class Digits(Parameters):
         labels = found.target.astype(np.int64)
         test = np.sort(_test_places(labels))
         train = np.setdiff1d(np.arange(len(labels)), test)
+        parts = [part[which] for which in (train, test) for part in (images, labels)]
         return Dataset.of(
-            *(
-                torch.from_numpy(part[which])
-                for which in (train, test)
-                for part in (images, labels)
-            ),
+            *map(torch.from_numpy, parts),
             n_classes=10,
             name="digits",
             class_names=tuple(map(str, range(10))),
@@ -70,7 +67,6 @@ class Digits(Parameters):
 
 
 def _test_places(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the places of the test images: the same share of every class."""
     rng = np.random.default_rng(_SPLIT_SEED)
     chosen = []
     for label in np.unique(labels):

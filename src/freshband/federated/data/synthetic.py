@@ -1,4 +1,4 @@
-"""Images made up for benchmarks: of any shape and number, and learnable."""
+"""Synthetic images for benchmarks: of any shape and number, and learnable."""
 
 from __future__ import annotations
 
@@ -21,23 +21,22 @@ _COARSE = 4  # a prototype is a pattern of at most 4×4 patches: convolutions ca
 @final
 @register("synthetic")
 class Synthetic(Parameters):
-    """A pattern for each class plus Gaussian noise, in any shape and number.
+    """One pattern per class plus Gaussian noise, in any shape and number.
 
     Image i of class c is `x_i = p_c + z_i` with `z_i ~ N(0, I)`. The prototypes `p_c` are random
-    patterns of coarse patches, each of length `separation / √2`, so that two of them are about
-    ``separation`` noise deviations apart and the best classifier confuses a pair with probability
-    `Q(separation / 2)`, 2.3 % at the default. Labels are balanced and in random order.
+    patterns of coarse patches, about ``separation`` noise deviations apart, so that the best
+    classifier confuses a pair with probability `Q(separation / 2)`, 2.3 % at the default. Labels
+    are balanced and in random order.
 
     Parameters
     ----------
     shape : (int, int, int), default (3, 32, 32)
         Channels, height and width, each >= 1.
     n_classes : int >= 2, default 10
-        Number of classes.
     n_train, n_test : int, default 10,000 and 2,000
         Numbers of images, each >= n_classes.
     separation : float > 0, default 4
-        Distance of two prototypes in deviations of the noise: less is harder.
+        Distance of two prototypes in standard deviations of the noise; less is harder.
 
     Examples
     --------

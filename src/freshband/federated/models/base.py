@@ -1,12 +1,12 @@
 """What a model is: a recipe for a `torch.nn.Module`, the registry, and how to build one.
 
-Initial weights depend on the seed alone. They are drawn on the CPU from a stream of their own,
-whatever was drawn before and wherever the model trains, and torch's global generators are left
-as they were.
+Initial weights depend only on the seed. They are drawn on the CPU from their own stream, and
+torch's global generators are left as they were.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -31,7 +31,7 @@ class ModelSpec(Protocol):
     def build(self, shape: Shape, n_classes: int) -> nn.Module:
         """Return a new module from (batch, *shape) to (batch, n_classes) unnormalised scores.
 
-        It draws its weights from torch's default generator, which `build_model` seeds.
+        It draws weights from torch's default generator, which `build_model` seeds.
         """
         ...
 
@@ -48,21 +48,18 @@ def build_model(
     run: int = 0,
     **params: object,
 ) -> nn.Module:
-    """Build a model by name; a ready module is checked and returned as it is, weights and all.
+    """Build a model by name; a ready module is checked and returned as it is.
 
     Parameters
     ----------
     model : str, ModelSpec or torch.nn.Module
-        A registered name (``"cnn8"``, ``"resnet18"``, ``"small-cnn"``, ``"mlp"``), a recipe, or a
-        module of the user's own.
+        A registered name (``"cnn8"``, ``"resnet18"``, ``"small-cnn"``, ``"mlp"``), a recipe, or
+        the user's own module.
     shape : (int, int, int)
         Channels, height and width of an image.
     n_classes : int >= 2
-        Number of classes.
-    seed : int, default 0
-        The user's seed, >= 0: equal seeds give equal weights.
-    run : int, default 0
-        Which of the independent runs, >= 0.
+    seed, run : int >= 0, default 0
+        The user's seed and the number of the run; equal numbers give equal weights.
     **params
         Parameters of the named model, such as ``widths``.
 
@@ -71,16 +68,13 @@ def build_model(
     torch.nn.Module
         On the CPU, in training mode, float32.
 
-    Raises
-    ------
-    ParameterError
-        For an unknown name or parameter, a value out of range, images too small for the model, or
-        a module that does not map such images to n_classes scores.
-
     Examples
     --------
-    >>> first, second = (build_model("mlp", (1, 8, 8), 10, seed=5) for _ in range(2))
-    >>> all(map(torch.equal, first.parameters(), second.parameters()))
+    >>> model = build_model("small-cnn", shape=(1, 8, 8), n_classes=10, seed=0)
+    >>> sum(weights.numel() for weights in model.parameters())
+    3818
+    >>> mine = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    >>> build_model(mine, shape=(1, 8, 8), n_classes=10) is mine
     True
     >>> build_model("cnn9", (3, 32, 32), 10)
     Traceback (most recent call last):
@@ -89,35 +83,24 @@ def build_model(
     n_classes = whole_number("n_classes", n_classes, at_least=2)
     images = _check_shape(shape)
     seed, run = check_seed(seed), whole_number("run", run, at_least=0)
-    if not isinstance(model, str | nn.Module | ModelSpec) or isinstance(model, type):
-        hint = "; give an object, not its class" if isinstance(model, type) else ""
-        raise ParameterError(
-            f"model must be a name, a recipe or an nn.Module, got {shown(model)}{hint}"
-        )
-    if isinstance(model, str):
-        model = registry[model](**params)
-    elif params:
-        raise ParameterError(
-            f"parameters go with the name of a model, got {sorted(params)} next to a ready "
-            f"{type(model).__name__}"
-        )
-    if isinstance(model, nn.Module):
-        _check_module(model, images, n_classes)
-        return model
-    # Child 0 of the role draws weights; batches have their own.
+    wanted = "model must be a name, a recipe or an nn.Module"
+    found: ModelSpec | nn.Module = registry.make(model, params, nn.Module | ModelSpec, wanted)
+    if isinstance(found, nn.Module):
+        _check_module(found, images, n_classes)
+        return found
+    # Child 0 of the role draws weights; batches have another.
     drawn = sequence(seed, Role.TRAINING, run).spawn(1)[0].generate_state(1, np.uint64)[0]
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        torch.default_generator.manual_seed(int(drawn))  # the CPU's alone: not fork_rng's job
-        return model.build(images, n_classes)
+        torch.default_generator.manual_seed(int(drawn))  # only the CPU's, which fork_rng restores
+        return found.build(images, n_classes)
 
 
-def initialise(module: nn.Module) -> None:
+def initialise(module: nn.Module) -> nn.Module:
     """Give convolutions and dense layers He's weights, drawn in order, and zero biases.
 
-    Weights are uniform in `±√(6 / fan_in)`, which keeps the signal's variance from one ReLU to
-    the next; torch's own default shrinks it sixfold a layer, and eight layers without
-    normalisation then hardly begin to learn. The last dense layer is left at torch's default: its
-    scores meet no ReLU and should begin small.
+    Uniform weights in `±√(6 / fan_in)` keep the signal's variance from one ReLU to the next;
+    torch's default shrinks it sixfold per layer. The last layer keeps that default: its scores go
+    through no ReLU and should begin small.
     """
     layers = [layer for layer in module.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
     for layer in layers[:-1]:
@@ -125,16 +108,11 @@ def initialise(module: nn.Module) -> None:
     for layer in layers:
         if layer.bias is not None:
             nn.init.zeros_(layer.bias)
+    return module
 
 
 def room_to_pool(name: str, shape: Shape, times: int) -> tuple[int, int]:
-    """Return height and width after halving ``times`` times, or raise `ParameterError`.
-
-    Examples
-    --------
-    >>> room_to_pool("cnn8", (3, 32, 32), 3)
-    (4, 4)
-    """
+    """Return height and width after halving ``times`` times, or raise `ParameterError`."""
     least = 2**times
     if min(shape[1:]) < least:
         raise ParameterError(
@@ -154,24 +132,19 @@ def _check_shape(shape: tuple[int, ...]) -> Shape:
 
 
 def _check_module(module: nn.Module, shape: Shape, n_classes: int) -> None:
-    """Try a user's module on two blank images, without touching its weights or statistics."""
+    """Try a copy of a user's module on two blank images."""
     weights = next(module.parameters(), None)
     if weights is None:
         raise ParameterError(
             f"model must have parameters to train, {type(module).__name__} has none"
         )
-    modes = {part: part.training for part in module.modules()}
     wanted = f"model must map ({', '.join(map(str, (2, *shape)))}) to (2, {n_classes})"
     try:
-        module.eval()
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            scores = module(torch.zeros(2, *shape, device=weights.device, dtype=weights.dtype))
+            scores = copy.deepcopy(module).eval()(torch.zeros(2, *shape).to(weights))
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         reason = str(error).partition("\n")[0]
         raise ParameterError(f"{wanted}, {type(module).__name__} fails: {reason}") from None
-    finally:
-        for part, training in modes.items():
-            part.training = training
     if not isinstance(scores, torch.Tensor) or scores.shape != (2, n_classes):
         got = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
         raise ParameterError(f"{wanted}, got {got}")

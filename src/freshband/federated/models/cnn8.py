@@ -19,13 +19,10 @@ __all__ = ["Cnn8"]
 class Cnn8(Parameters):
     """Six 3×3 convolutions in three stages of two, then two dense layers.
 
-    For 32×32 colour images: a stage is convolution, ReLU, convolution, 2×2 max-pooling, ReLU, so
-    sides go 32, 16, 8, 4. The second ReLU comes after the pooling: a maximum commutes with a
-    function that never falls, so the result is that of the usual order at a quarter of the ReLU's
-    work. No normalisation layer: batches of a few stale clients have no common statistics
-    (`ResNet18` says more), and with He's weights eight layers train without.
-
-    550,570 parameters at the defaults for 3×32×32 images and ten classes, 562,180 for 100.
+    A stage is convolution, ReLU, convolution, 2×2 max-pooling, ReLU, so the sides of 32×32 images
+    go 32, 16, 8, 4. The second ReLU comes after the pooling, which gives the same result as the
+    usual order for a quarter of the ReLU's work. There is no normalisation layer: with He's weights
+    eight layers train without one.
 
     Parameters
     ----------
@@ -76,6 +73,4 @@ class Cnn8(Parameters):
             nn.ReLU(inplace=True),
             nn.Linear(self.hidden, n_classes),
         ]
-        module = nn.Sequential(*layers)
-        initialise(module)
-        return module
+        return initialise(nn.Sequential(*layers))

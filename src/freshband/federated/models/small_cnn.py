@@ -19,8 +19,6 @@ __all__ = ["SmallCnn"]
 class SmallCnn(Parameters):
     """Two 3×3 convolutions, one 2×2 max-pooling before the second ReLU, one dense layer.
 
-    3,818 parameters at the defaults for the 1×8×8 digits and ten classes.
-
     Parameters
     ----------
     widths : two int >= 1, default (8, 16)
@@ -55,5 +53,4 @@ class SmallCnn(Parameters):
             nn.Flatten(),
             nn.Linear(second * height * width, n_classes),
         )
-        initialise(module)
-        return module
+        return initialise(module)

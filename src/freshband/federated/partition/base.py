@@ -1,15 +1,15 @@
 """What a partition is: the indices every client holds, the registry of splits, and how to draw one.
 
-A split deals the samples to the clients; then every client keeps some of its own back for
-validation. The two are drawn from separate random streams, so another share of validation leaves
-who holds what unchanged.
+A split deals the samples to the clients; then every client sets some of its own aside for
+validation. The two are drawn from separate random streams, so the share of validation does not
+change who holds what.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +33,8 @@ class Partition:
     train : tuple of ndarray of int64
         For each client, ascending indices into the training set; at least one.
     val : tuple of ndarray of int64
-        For each client, ascending indices of its local validation samples; may be empty. No
-        sample is listed twice, be it for two clients or for training and validation.
+        For each client, ascending indices of its validation samples; may be empty. No sample is
+        listed twice.
 
     Examples
     --------
@@ -89,12 +89,7 @@ class Partition:
     def counts(self, labels: npt.ArrayLike, n_classes: int | None = None) -> Indices:
         """Return how many samples of each class a client holds, shape (n_clients, n_classes).
 
-        Parameters
-        ----------
-        labels : array_like of int, shape (n_samples,)
-            Labels of the training set.
-        n_classes : int, optional
-            The largest label plus one by default.
+        ``labels`` are those of the training set; ``n_classes`` is the largest plus one by default.
         """
         values = _labels(labels)
         last = max(int(self.held(client)[-1]) for client in range(self.n_clients))
@@ -103,29 +98,18 @@ class Partition:
         classes = int(values.max()) + 1 if n_classes is None else n_classes
         if classes <= values.max():
             raise ParameterError(f"n_classes must be at least {values.max() + 1}, got {classes}")
-        return np.stack(
-            [
-                np.bincount(values[self.held(one)], minlength=classes)
-                for one in range(self.n_clients)
-            ]
-        )
+        held = [values[self.held(client)] for client in range(self.n_clients)]
+        return np.stack([np.bincount(each, minlength=classes) for each in held])
 
 
 @runtime_checkable
 class Scheme(Protocol):
-    """How samples are dealt: a frozen `freshband.parameters.Parameters` that deals them."""
+    """A split: a frozen `freshband.parameters.Parameters` that deals samples to clients."""
 
     def split(self, labels: Indices, n_clients: int, rng: np.random.Generator) -> list[Indices]:
         """Return the samples of each client: every one of 0 … len(labels) − 1 exactly once.
 
-        Parameters
-        ----------
-        labels : ndarray of int64, shape (n_samples,)
-            Labels of the training set, >= 0.
-        n_clients : int
-            Number of clients M, between 1 and the number of samples.
-        rng : numpy.random.Generator
-            Draws the split.
+        Labels are >= 0, and ``n_clients`` is at most their number.
         """
         ...
 
@@ -149,27 +133,18 @@ def split_samples(
     Parameters
     ----------
     labels : array_like of int, shape (n_samples,)
-        Labels of the training set, >= 0; a tensor on the CPU will do.
+        Labels of the training set, >= 0; also a tensor on the CPU.
     n_clients : int >= 1
-        Number of clients M.
     scheme : str or Scheme, default "dirichlet"
         ``"dirichlet"``, ``"iid"``, ``"shards"``, another registered name, or an object with
         ``split``.
     val_fraction : float in [0, 1), default 0.1
         Share of its samples a client keeps for validation, rounded, at least one and never all.
         0 keeps none: then no contribution can be measured.
-    seed : int, default 0
-        The user's seed, >= 0.
-    run : int, default 0
-        Which of the independent runs, >= 0.
+    seed, run : int >= 0, default 0
+        The user's seed and the number of the run.
     **params
         Parameters of the named scheme, such as ``alpha``.
-
-    Raises
-    ------
-    ParameterError
-        For an unknown name or parameter, a value out of range, or fewer samples than the clients
-        need: two each, one without validation, or what the scheme demands.
 
     Examples
     --------
@@ -182,23 +157,26 @@ def split_samples(
     """
     values = _labels(labels)
     n_clients = whole_number("n_clients", n_clients, at_least=1)
-    fraction = _check_fraction(val_fraction)
-    need = 2 if fraction else 1
+    number = isinstance(val_fraction, int | float | np.number)
+    if not number or isinstance(val_fraction, bool) or not 0 <= val_fraction < 1:
+        raise ParameterError(f"val_fraction must be a number in [0, 1), got {val_fraction!r}")
+    need = 2 if val_fraction else 1
     if n_clients * need > len(values):
         raise ParameterError(
             f"n_clients must be at most {len(values) // need} for {len(values)} samples, of which "
             f"every client needs {need}, got {n_clients}"
         )
-    split = _scheme(scheme, params)
+    wanted = "scheme must be a name or have a method split"
+    split: Scheme = registry.make(scheme, params, Scheme, wanted)
     streams = sequence(check_seed(seed), Role.DATA, whole_number("run", run, at_least=0)).spawn(3)
-    _, dealing, keeping = map(np.random.default_rng, streams)  # child 0 makes images up
+    _, dealing, keeping = map(np.random.default_rng, streams)  # child 0 draws images
     dealt = split.split(values, n_clients, dealing)
     _check_dealt(type(split).__name__, dealt, n_clients, len(values), need)
-    pairs = [_keep_back(np.sort(one), fraction, keeping) for one in dealt]
-    return Partition(train=tuple(pair[0] for pair in pairs), val=tuple(pair[1] for pair in pairs))
+    pairs = [_set_aside(np.sort(one), val_fraction, keeping) for one in dealt]
+    return Partition(*zip(*pairs, strict=True))
 
 
-def _keep_back(held: Indices, fraction: float, rng: np.random.Generator) -> tuple[Indices, Indices]:
+def _set_aside(held: Indices, fraction: float, rng: np.random.Generator) -> tuple[Indices, Indices]:
     """Cut a client's samples into training and validation."""
     n_val = min(max(round(fraction * len(held)), 1), len(held) - 1) if fraction else 0
     back = np.zeros(len(held), np.bool_)
@@ -206,21 +184,8 @@ def _keep_back(held: Indices, fraction: float, rng: np.random.Generator) -> tupl
     return held[~back], held[back]
 
 
-def _scheme(scheme: str | Scheme, params: dict[str, object]) -> Scheme:
-    if isinstance(scheme, str):
-        return registry[scheme](**params)
-    if not isinstance(scheme, Scheme) or isinstance(scheme, type):
-        raise ParameterError(f"scheme must be a name or have a method split, got {shown(scheme)}")
-    if params:
-        raise ParameterError(
-            f"parameters go with the name of a scheme, got {sorted(params)} next to a ready "
-            f"{type(scheme).__name__}"
-        )
-    return scheme
-
-
 def _check_dealt(name: str, dealt: Sequence[Indices], n_clients: int, n: int, need: int) -> None:
-    """Hold a split, perhaps a user's own, to its contract."""
+    """Check that a split, perhaps a user's own, keeps its contract."""
     if len(dealt) != n_clients:
         raise ParameterError(f"{name} must deal to {n_clients} clients, got {len(dealt)}")
     fewest = min(len(one) for one in dealt)
@@ -230,36 +195,32 @@ def _check_dealt(name: str, dealt: Sequence[Indices], n_clients: int, n: int, ne
         raise ParameterError(f"{name} must deal each of the {n} samples exactly once")
 
 
-def _check_fraction(value: Any) -> float:
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not 0 <= value < 1:
-        raise ParameterError(f"val_fraction must be a number in [0, 1), got {value!r}")
-    return float(value)
-
-
 def _labels(value: npt.ArrayLike) -> Indices:
-    try:
-        labels = np.asarray(value)
-    except (TypeError, ValueError) as error:  # ragged, or a tensor on another device
-        raise ParameterError(f"labels must be a list of whole numbers: {error}") from None
-    if labels.ndim != 1 or labels.size == 0 or labels.dtype.kind not in "ui":
+    labels = _row(value)
+    if labels is None or not len(labels):
         raise ParameterError(
-            f"labels must be a list of at least one whole number, got an array of {labels.dtype} "
-            f"with shape {labels.shape}"
+            f"labels must be a list of at least one whole number, got {shown(value)}"
         )
     if labels.min() < 0:
         raise ParameterError(f"labels must be >= 0, got {labels.min()}")
-    return labels.astype(np.int64)
+    return labels
 
 
 def _indices(name: str, value: npt.ArrayLike) -> Indices:
-    """Return indices as a sorted array of our own; writable, or torch warns when it takes them."""
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError):  # ragged, or a tensor on another device
-        array = np.empty((), np.object_)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "ui"):
+    indices = _row(value)
+    if indices is None:
         raise ParameterError(
             f"{name} must hold a list of whole numbers for each client, got {shown(value)} for one"
         )
-    return np.sort(array.astype(np.int64))
+    return np.sort(indices)
+
+
+def _row(value: npt.ArrayLike) -> Indices | None:
+    """Return a list of whole numbers as a new array, or None if it is anything else."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):  # ragged, or a tensor on another device
+        return None
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "ui"):
+        return None
+    return array.astype(np.int64)

@@ -24,19 +24,17 @@ class Dirichlet(Parameters):
     Client m gets the share `p_{c,m}` of class c, exact to one sample. A small α gives each class
     to few clients, whose sizes then differ as well; a large one approaches equal shares.
 
-    A client without samples cannot train, so at least ``min_samples`` are guaranteed, in two
-    steps. *Redraw*: all proportions are drawn anew, up to 100 times, until every client has
-    enough, which is the Dirichlet law given that they do. *Repair*, where no draw did (small α,
-    many clients): of these draws the one that leaves the fewest samples missing is taken, and
-    samples move one at a time to the smallest client from the largest client's most frequent
-    class. The repair stops at the minimum and touches nobody else.
+    At least ``min_samples`` per client are guaranteed. All proportions are drawn again, up to 100
+    times, until every client has enough: the Dirichlet law given that they do. If no draw does, the
+    one with the fewest missing samples is taken, and samples move one at a time from the largest
+    client's most frequent class to the smallest client.
 
     Parameters
     ----------
     alpha : float in [1e-6, 1e6], default 0.5
         Concentration α.
     min_samples : int >= 1, default 10
-        Samples, validation included, that every client has at least.
+        Least number of samples of a client, validation included.
 
     Notes
     -----

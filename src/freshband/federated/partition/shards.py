@@ -1,4 +1,4 @@
-"""Few classes a client: the sorted set cut into shards."""
+"""Few classes per client: the sorted set cut into shards."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["Shards"]
 class Shards(Parameters):
     """Sort by label, cut into equal shards, deal each client some of them at random.
 
-    With two shards a client sees about two classes, which is the hardest split in common use:
-    sizes are equal, labels are not.
+    With two shards a client sees about two classes, the hardest split in common use: sizes are
+    equal, labels are not.
 
     Parameters
     ----------

@@ -13,16 +13,16 @@ from freshband.flower.template.task import open_task
 
 
 def on_channel(channel: int, context: Context) -> None:
-    """Switch to the channel this client was given; the update leaves when this returns.
+    """Switch to the assigned channel; the update leaves when this returns.
 
-    Here a real client would tune its radio, choose an interface or a gateway.
+    Here a real client would tune its radio, or choose an interface or a gateway.
     """
     client = context.node_config["partition-id"]
     logging.getLogger("flwr").debug("client %s sends on channel %s", client, channel)
 
 
 def measure_error(arrays: ArrayRecord, context: Context) -> float:
-    """Return how often a model is wrong on this client's validation samples."""
+    """Return the share of this client's validation samples that a model gets wrong."""
     task = open_task(read_training(context.run_config))
     return task.wrong(task.model(arrays), int(context.node_config["partition-id"]))
 

@@ -1,4 +1,4 @@
-"""The server: plays the rounds and writes what happened."""
+"""The server: plays the rounds and writes the result."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ log = logging.getLogger("flwr")
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Play all rounds; go on from the checkpoint where there is one."""
+    """Play all rounds; continue from a checkpoint if there is one."""
     config = context.run_config
     settings = read_training(config)
     task = open_task(settings)
 
-    # What "delivered" means: a simulated channel let it through, or it came before the deadline.
+    # When an update counts: a simulated channel let it through, or it came before the deadline.
     uplink = None
     if config["uplink"] == "deadline":
         channels = settings.build_channels().n_channels
         uplink = DeadlineUplink(n_channels=channels, deadline=float(config["deadline"]))
 
-    # What becomes of it: freshband's algorithm, or the strategy of Flower's you like.
+    # How the model is made from updates: freshband's server rule, or a Flower strategy.
     aggregation = None
     if config["strategy"]:
         aggregation = StrategyAggregation(getattr(strategy, str(config["strategy"]))())

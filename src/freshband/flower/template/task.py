@@ -49,7 +49,7 @@ class Task:
         return module
 
     def train(self, module: nn.Module, client: int, round: int) -> int:
-        """Train on a client's samples for a round; return how many it holds."""
+        """Train on a client's samples for a round; return the number of samples."""
         held = self.partition.train[client]
         optimiser = torch.optim.SGD(module.parameters(), lr=self.settings.client_lr)
         module.train()
@@ -64,19 +64,22 @@ class Task:
     def wrong(self, module: nn.Module, client: int) -> float:
         """Return the share of a client's validation samples that a model gets wrong."""
         samples = self.partition.val[client][: self.settings.n_error_samples]
-        images = self.dataset.normalise(self.dataset.train_images[samples])
-        right = _answers(module, images) == self.dataset.train_labels[samples]
+        answers = self._scores(module, self.dataset.train_images[samples]).argmax(dim=1)
+        right = answers == self.dataset.train_labels[samples]
         return 1.0 - int(right.sum()) / len(samples)
 
     def examine(self, module: nn.Module) -> dict[str, float]:
-        """Return accuracy and loss on the test set, which is the server's."""
-        images = self.dataset.normalise(self.dataset.test_images)
+        """Return accuracy and loss on the test set, which only the server has."""
         labels = self.dataset.test_labels
-        with torch.no_grad():
-            scores = module.eval()(images)
+        scores = self._scores(module, self.dataset.test_images)
         right = scores.argmax(dim=1) == labels
         loss = nn.functional.cross_entropy(scores, labels)
         return {"accuracy": int(right.sum()) / len(labels), "loss": float(loss)}
+
+    def _scores(self, module: nn.Module, images: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            found: torch.Tensor = module.eval()(self.dataset.normalise(images))
+        return found
 
 
 @functools.lru_cache(maxsize=1)
@@ -85,11 +88,5 @@ def _task(settings: str) -> Task:
 
 
 def open_task(settings: Training) -> Task:
-    """Return the task of these settings; a process loads it once."""
+    """Return the task of these settings; each process loads it once."""
     return _task(settings.model_dump_json())
-
-
-def _answers(module: nn.Module, images: torch.Tensor) -> torch.Tensor:
-    with torch.no_grad():
-        found: torch.Tensor = module.eval()(images).argmax(dim=1)
-    return found

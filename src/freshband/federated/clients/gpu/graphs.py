@@ -29,7 +29,13 @@ import torch
 from torch import nn
 
 from freshband.errors import ParameterError
-from freshband.federated.clients.base import ExamResult, Indices, Job, Layout, Trial
+from freshband.federated.clients.base import (
+    ExamResult,
+    Indices,
+    ParameterLayout,
+    TrainingJob,
+    Trial,
+)
 from freshband.federated.clients.gpu.layers import Arena
 from freshband.federated.clients.gpu.mapped import MappedModel
 from freshband.federated.clients.gpu.stacking import Stack, UnsupportedModuleError, stack
@@ -85,7 +91,7 @@ class GraphedClients:
             )
         self.dataset = dataset
         self._device = device
-        self.layout = Layout(module)
+        self.layout = ParameterLayout(module)
         module = copy.deepcopy(module).to(device)
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         model: Stack | MappedModel | None = None
@@ -109,7 +115,7 @@ class GraphedClients:
         self._plans: dict[tuple[str, int, int], _Plan] = {}
         self._pool: Any = None  # of memory, for all graphs
 
-    def train(self, jobs: Sequence[Job], lr: float) -> None:
+    def train(self, jobs: Sequence[TrainingJob], lr: float) -> None:
         """Run the local training of all jobs; see `LocalTraining.train`."""
         with torch.cuda.device(self._device):
             for _, alike in groupby(jobs, key=lambda job: job.batches.shape):
@@ -170,7 +176,7 @@ class GraphedClients:
             plan.graph.replay()
             yield plan.scores[: len(some)], at, real
 
-    def _train(self, jobs: Sequence[Job], lr: float) -> None:
+    def _train(self, jobs: Sequence[TrainingJob], lr: float) -> None:
         """Train jobs with batches of one shape, all at once."""
         batches = np.stack([job.batches for job in jobs])
         n, steps, images = batches.shape
@@ -244,7 +250,9 @@ class _Plan:
     graph: torch.cuda.CUDAGraph
 
 
-def _stack(module: nn.Module, layout: Layout, dataset: Dataset, precision: Precision) -> Stack:
+def _stack(
+    module: nn.Module, layout: ParameterLayout, dataset: Dataset, precision: Precision
+) -> Stack:
     if precision == "float32":
         raise UnsupportedModuleError("the kernels multiply in tf32 or bf16")
     if importlib.util.find_spec("triton") is None:
@@ -265,7 +273,7 @@ def _send(numbers: npt.NDArray[np.int64], device: torch.device) -> torch.Tensor:
     return torch.from_numpy(numbers).pin_memory().to(device, non_blocking=True)
 
 
-Some = TypeVar("Some", list[Job], list[tuple[torch.Tensor, Indices]], Indices)
+Some = TypeVar("Some", list[TrainingJob], list[tuple[torch.Tensor, Indices]], Indices)
 
 
 def _cut(work: Some, size: int) -> Iterator[Some]:

@@ -12,7 +12,7 @@ from typing import Any, final
 import torch
 from torch import nn
 
-from freshband.federated.clients.base import Layout
+from freshband.federated.clients.base import ParameterLayout
 from freshband.federated.clients.gpu.layers import Arena
 from freshband.federated.data.base import Dataset
 
@@ -36,7 +36,7 @@ class MappedModel:
     def __init__(
         self,
         module: nn.Module,
-        layout: Layout,
+        layout: ParameterLayout,
         dataset: Dataset,
         dtype: torch.dtype,
         clients: int,

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import torch
 from torch import fx, nn
 
-from freshband.federated.clients.base import Layout
+from freshband.federated.clients.base import ParameterLayout
 from freshband.federated.clients.gpu import kernels
 from freshband.federated.clients.gpu.layers import (
     Arena,
@@ -126,7 +126,11 @@ class Stack:
 
 
 def stack(
-    module: nn.Module, layout: Layout, shape: tuple[int, int, int], mean: object, std: object
+    module: nn.Module,
+    layout: ParameterLayout,
+    shape: tuple[int, int, int],
+    mean: object,
+    std: object,
 ) -> Stack:
     """Return a module's stack for images of a shape, or raise `UnsupportedModuleError`."""
     places, at, low_at = {}, 0, 0
