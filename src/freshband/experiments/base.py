@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 
 from freshband.errors import FileError, UnknownNameError, nearest, shown
 from freshband.files import check_writable, replacing
+from freshband.statistics import standard_error
 
 __all__ = [
     "EXPERIMENTS",
@@ -293,5 +294,4 @@ def judge_order(
 
 def _mean_and_error(values: ArrayLike) -> tuple[float, float]:
     array = np.asarray(values, dtype=np.float64)
-    error = float(array.std(ddof=1) / math.sqrt(array.size)) if array.size > 1 else math.nan
-    return float(array.mean()), error
+    return float(array.mean()), float(standard_error(array.ravel()))

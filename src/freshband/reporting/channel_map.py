@@ -1,8 +1,8 @@
-"""A picture of what the air does: success rates and states, channel by channel, over the rounds."""
+"""A picture of the air: success rates and states of every channel over the rounds."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,48 +12,32 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
-from freshband.channels import ChannelModel, build, open_air, registry
+from freshband.channels import ChannelModel, build, registry
 from freshband.parameters import whole_number
+from freshband.reporting.air import Air, cut_rounds, read_air
 
 __all__ = ["draw"]
 
 _EXACT = 300  # rounds up to which every state is shown on its own
-_BINS = 480  # columns of a map of rates otherwise: about what a printed figure resolves
-_POOLED = 4  # of these make a column of a map of states: narrower ones show noise
-_WINDOW = 24  # and make a running average
-_TOLD = 300  # breakpoints up to which each is marked above the map
-_MARKED = 60  # breakpoints up to which each gets its line
+_POOLED = 4  # columns of rates that make one of states: narrower ones show noise
+_WINDOW = 24  # columns in a running average
+_MARKED = 300  # breakpoints up to which each is marked above the map
+_LINED = 60  # breakpoints up to which each has a line through the channels that change
 _COLOURS = "viridis"  # readable in grey and with any colour vision
-
-
-class _Air(NamedTuple):
-    """The air in bins: arrays of shape (bins, n_channels)."""
-
-    cuts: npt.NDArray[np.int64]  # (bins + 1,) rounds before each bin begins
-    means: npt.NDArray[np.float64]
-    shares: npt.NDArray[np.float64]
-    breakpoints: npt.NDArray[np.int64]
-    changed: npt.NDArray[np.bool_]
 
 
 def draw(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Figure:
     """Draw the air of one run as a map of channels over rounds.
 
-    Above, the success rates, with a mark at every breakpoint (the first 100,000 are known) and,
-    while there are few, a line through the channels that change. Below, the states; a long run is
-    cut into bins and shows the share of Good rounds in each. A model without means shows running
-    averages of its states instead of the rates.
+    The air is the channel environment. Above are the success rates, with a mark at every breakpoint
+    (the first 100,000 are known) and, where there are few, a line through the channels that change.
+    Below are the states; a long run is cut into columns that show the share of Good rounds. A model
+    without means shows running averages of its states instead of the rates.
 
     Parameters
     ----------
-    model : str or ChannelModel
-        What the air does; a name stands for the model with its default parameters.
-    rounds : int
-        Horizon T >= 1.
-    seed : int
-        The user's seed, >= 0.
-    run : int, default 0
-        Which of the independent runs, >= 0: the air is that of the simulation's run.
+    model, rounds, seed, run
+        As in `freshband.channels.open_air`; the air is that of the simulation's run.
 
     Returns
     -------
@@ -68,13 +52,12 @@ def draw(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Fig
     """
     rounds = whole_number("rounds", rounds, at_least=1)
     model = build(model)
-    air = _read(model, rounds, seed, run)
+    air = read_air(model, rounds, seed, run, cut_rounds(rounds))
     height = 2.0 + 2 * min(max(0.16 * model.n_channels, 0.9), 3.2)
     figure = Figure(figsize=(7.2, height), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True, sharey=True)
-    if model.has_means:
-        rates, title = air.means, "Success rates"
-        title += _count(len(air.breakpoints))
+    if air.means is not None:
+        rates, title = air.means, "Success rates" + _count(len(air.breakpoints))
     else:
         window = min(_WINDOW, len(air.shares))
         rates = _smooth(air.shares, window)
@@ -96,17 +79,6 @@ def draw(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Fig
     bar.outline.set_visible(False)
     figure.suptitle(f"{_name(model)}, seed {seed}, run {run}", fontsize="medium")
     return figure
-
-
-def _read(model: ChannelModel, rounds: int, seed: int, run: int) -> _Air:
-    """Draw the run bin by bin, so that memory does not grow with the rounds."""
-    stream = open_air(model, rounds, seed, run)
-    bins = rounds if rounds <= _EXACT else min(rounds, _BINS)
-    cuts = np.arange(bins + 1) * rounds // bins
-    blocks = (stream.block(int(size)) for size in np.diff(cuts))
-    averages = [(block.means.mean(axis=0), block.states.mean(axis=0)) for block in blocks]
-    means, shares = (np.stack(column) for column in zip(*averages, strict=True))
-    return _Air(cuts, means, shares, stream.breakpoints, stream.changed)
 
 
 def _pool(
@@ -152,36 +124,24 @@ def _paint(
     return colours
 
 
-def _mark(axes: Axes, air: _Air) -> None:
+def _mark(axes: Axes, air: Air) -> None:
     """Mark breakpoints above the map and, where they are few, the channels that change."""
-    if len(air.breakpoints) > _TOLD:
+    if len(air.breakpoints) > _MARKED:
         return  # a row of marks without gaps says nothing; the title has their number
     places = air.breakpoints - 0.5  # between the round before and the round of the change
     figure = axes.get_figure(root=True)
     assert figure is not None  # the axes were made by one
     lift = ScaledTranslation(0, 4 / 72, figure.dpi_scale_trans)  # four points above the map
-    few = len(places) <= _MARKED
+    few = len(places) <= _LINED
     axes.plot(
-        places,
-        np.ones(len(places)),
-        linestyle="none",
-        marker="v" if few else "|",
-        markersize=5 if few else 4,
-        markeredgewidth=0 if few else 0.5,
-        color="black",
-        clip_on=False,
+        places, np.ones(len(places)), "v" if few else "|", markersize=5 if few else 4,
+        markeredgewidth=0 if few else 0.5, color="black", clip_on=False,
         transform=axes.get_xaxis_transform() + lift,
-    )
+    )  # fmt: skip
     if few:
-        for place, changed in zip(places, air.changed, strict=True):
-            channels = np.flatnonzero(changed)
-            axes.vlines(
-                np.full(len(channels), place),
-                channels - 0.5,
-                channels + 0.5,
-                color="white",
-                linewidth=1.0,
-            )
+        which, channels = np.nonzero(air.changed)
+        lines: dict[str, Any] = {"color": "white", "linewidth": 1.0}
+        axes.vlines(places[which], channels - 0.5, channels + 0.5, **lines)
 
 
 def _count(breakpoints: int) -> str:

@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from freshband.experiments import fig2b, fig3, fig4, parts, rules
 from freshband.experiments.base import Scale
 from freshband.experiments.training import AIRS, gather, settings_of
-from freshband.reporting.curves import COLOURS, draw_curves
+from freshband.reporting.curves import COLOURS, draw_curves, draw_series, tidy_axes
+from freshband.reporting.series import Series
+from freshband.statistics import standard_error
 
 __all__ = ["FIGURES", "draw_experiment"]
 
@@ -28,16 +30,9 @@ Place = tuple[str, str]  # data set and air
 
 
 def draw_experiment(name: str, results: Results, scale: Scale) -> dict[str, Figure]:
-    """Return the figures of an experiment, by what to call their files, without an ending.
+    """Return the figures of an experiment, such as ``"fig2a"``, by their file names without suffix.
 
-    Parameters
-    ----------
-    name : str
-        Such as ``"fig2a"``.
-    results : mapping of str to xarray.Dataset
-        Its pieces, from `freshband.experiments.base.load_pieces`.
-    scale : Scale
-        The scale they were made in.
+    ``results`` are its pieces, from `freshband.experiments.base.load_pieces`.
     """
     return {shown: draw(results, scale) for shown, draw in FIGURES[name].items()}
 
@@ -113,7 +108,7 @@ def _rules(results: Results, scale: Scale) -> Figure:
         found = rules.late(results, scale, place[1])
         paper = found.pop("")
         gains, at = np.array([*found.values()]) - paper, np.arange(len(found))
-        error = gains.std(axis=1, ddof=1) / math.sqrt(gains.shape[1])
+        error = standard_error(gains, axis=1)
         rivals = np.isin(list(found), rules.RIVALS[scale])
         for which, colour, label in (
             (~rivals, COLOURS[0], "beyond the paper's round"),
@@ -132,7 +127,7 @@ def _rules(results: Results, scale: Scale) -> Figure:
             f"points beyond random's {paper.mean():.1f} % in the last 25 rounds", fontsize=9
         )
         axes.set_title(f"{', '.join(place)}: {runs}", fontsize=9, loc="left")
-        _plain(axes)
+        tidy_axes(axes)
     return figure
 
 
@@ -154,17 +149,17 @@ def _by_air(results: Results, scale: Scale) -> Figure:
                 for name, result in airs.items()
             ]
         )
-        error = values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
         axes.bar(
             np.arange(len(airs)) + (j - (len(roles) - 1) / 2) * width, values.mean(axis=1), width,
-            yerr=error, error_kw={"elinewidth": 0.7}, color=COLOURS[j], label=role,
+            yerr=standard_error(values, axis=1), error_kw={"elinewidth": 0.7}, color=COLOURS[j],
+            label=role,
         )  # fmt: skip
     names = [f"{name.replace(' ', chr(10))}\nM = {fig4.AGES[name].clients}" for name in airs]
     axes.set_xticks(np.arange(len(airs)), names, fontsize=8)
     axes.set_ylabel("cumulative AoI variance after 250 rounds")
     runs = next(iter(airs.values())).sizes["run"]
     axes.set_title(f"{runs} runs, ± one standard error", fontsize=9, loc="left")
-    _plain(axes)
+    tidy_axes(axes)
     axes.legend(frameon=False, fontsize=8, ncols=2)
     return figure
 
@@ -192,23 +187,19 @@ def _curves(
     measure: str,
     styles: Sequence[tuple[str, str]] | None = None,
 ) -> None:
-    """Draw means over runs of what policies stand for, with bands of a standard error."""
+    """Draw the mean over runs of each role, with a band of one standard error."""
     styles = styles or [(colour, "-") for colour in COLOURS]
     found = gather(results, scale, place, roles, measure)
     for (colour, line), (role, values) in zip(styles, found.items(), strict=False):
-        looks = ~np.isnan(values).any(axis=0)
-        rounds, mean = 1 + np.flatnonzero(looks), values[:, looks].mean(axis=0)
+        series = Series(1 + np.arange(values.shape[1]), values)
         label = role if role == roles[role] else f"{role}: {roles[role]}"
-        axes.plot(rounds, mean, color=colour, linestyle=line, linewidth=1.5, label=label)
-        if len(values) > 1:
-            error = values[:, looks].std(axis=0, ddof=1) / math.sqrt(len(values))
-            axes.fill_between(rounds, mean - error, mean + error, color=colour, alpha=0.2, lw=0)
+        draw_series(axes, series, color=colour, linestyle=line, linewidth=1.5, label=label)
         axes.set_xlim(0, values.shape[1])
     settings = settings_of(*place)
     size = f"M = {settings.clients}, N = {settings.build_channels().n_channels}"
     axes.set_title(f"{', '.join(place)}: {size}", fontsize=9, loc="left")
     axes.set_xlabel("round")
-    _plain(axes)
+    tidy_axes(axes)
     axes.legend(frameon=False, fontsize=7)
 
 
@@ -216,10 +207,9 @@ def _points(
     axes: Axes, x: NDArray[Any], values: NDArray[np.float64], label: str, colour: str, line: str
 ) -> None:
     """Draw means over runs, the last axis, with standard errors."""
-    error = values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
     axes.errorbar(
-        x, values.mean(axis=1), error, marker="o", markersize=4, linestyle=line, linewidth=1.4,
-        elinewidth=0.8, capsize=2, color=colour, label=label,
+        x, values.mean(axis=1), standard_error(values, axis=1), marker="o", markersize=4,
+        linestyle=line, linewidth=1.4, elinewidth=0.8, capsize=2, color=colour, label=label,
     )  # fmt: skip
 
 
@@ -228,13 +218,8 @@ def _finish(axes: Axes, measure: str, results: Results) -> None:
     axes.set_ylabel(measure)
     axes.axhline(0, color="0.4", linewidth=0.6)
     axes.set_title(f"M = 2, T = 20,000; {runs} runs, ± one standard error", fontsize=9, loc="left")
-    _plain(axes)
+    tidy_axes(axes)
     axes.legend(frameon=False, fontsize=8)
-
-
-def _plain(axes: Axes) -> None:
-    axes.grid(alpha=0.25, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 FIGURES: Mapping[str, Mapping[str, Callable[[Results, Scale], Figure]]] = {

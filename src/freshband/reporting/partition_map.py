@@ -1,8 +1,9 @@
-"""A picture of who holds what: samples of each class at each client."""
+"""A picture of a partition: the number of samples of each class at each client."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,22 +30,22 @@ def draw(
     class_names: Sequence[str] = (),
     title: str = "",
 ) -> Figure:
-    """Draw a map of samples, a column for each client and a row for each class.
+    """Draw a map of samples, with a column for each client and a row for each class.
 
-    Above the map stand the clients' sizes, training and validation apart. The line at the top says
-    how unlike the clients are: of how many classes they would be if all were equally frequent, the
-    exponential of the entropy, on average; and by how much sizes differ.
+    Above the map are the clients' sizes, split into training and validation. The line at the top
+    says how unlike the clients are: the effective number of classes per client, which is the
+    exponential of the entropy of a client's classes, averaged over clients; and the range of sizes.
 
     Parameters
     ----------
     labels : array_like of int, shape (n_samples,)
         Labels of the training set.
     partition : Partition
-        Who holds which samples of it.
+        The client that holds each sample of it.
     class_names : sequence of str, optional
         Names for the rows, at least one for each class; numbers by default.
     title : str, optional
-        What to write before the summary, such as ``"digits, dirichlet 0.5"``.
+        Text before the summary, such as ``"digits, dirichlet 0.5"``.
 
     Returns
     -------
@@ -83,9 +84,8 @@ def draw(
     bar.ax.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     bar.outline.set_visible(False)
-    figure.suptitle(
-        (f"{title}: " if title else "") + _summary(counts), fontsize="small", x=0.01, ha="left"
-    )
+    head = (f"{title}: " if title else "") + _summary(counts)
+    figure.suptitle(head, fontsize="small", x=0.01, ha="left")
     return figure
 
 
@@ -103,14 +103,9 @@ def _stack(axes: Axes, partition: Partition) -> None:
     axes.tick_params(length=3, labelsize="small", bottom=False, labelbottom=False)
     axes.spines[["top", "right", "bottom"]].set_visible(False)
     axes.legend(
-        frameon=False,
-        fontsize="x-small",
-        ncols=2,
-        loc="lower right",
-        bbox_to_anchor=(1.0, 0.98),
-        borderpad=0,
-        handlelength=1.0,
-    )
+        frameon=False, fontsize="x-small", ncols=2, loc="lower right", bbox_to_anchor=(1.0, 0.98),
+        borderpad=0, handlelength=1.0,
+    )  # fmt: skip
 
 
 def _paint(axes: Axes, counts: npt.NDArray[np.int64]) -> QuadMesh:
@@ -134,15 +129,9 @@ def _number(axes: Axes, counts: npt.NDArray[np.int64]) -> None:
     size = 6.5 if counts.max() < 1000 else 5.5
     for (client, label), count in np.ndenumerate(counts):
         if count:
-            axes.text(
-                client,
-                label,
-                str(count),
-                ha="center",
-                va="center",
-                fontsize=size,
-                color="white" if count > dark else "black",
-            )
+            colour = "white" if count > dark else "black"
+            style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size}
+            axes.text(client, label, str(count), color=colour, **style)
 
 
 def _label(axes: Axes, n_clients: int, n_classes: int, names: Sequence[str]) -> None:
@@ -168,4 +157,4 @@ def _summary(counts: npt.NDArray[np.int64]) -> str:
     span = f"{sizes.min():,} to {sizes.max():,} samples"
     if sizes.min() == sizes.max():
         span = f"{sizes[0]:,} samples each"
-    return f"{effective:.1f} of {counts.shape[1]} classes a client in effect, {span}"
+    return f"{effective:.1f} of {counts.shape[1]} classes per client in effect, {span}"

@@ -14,20 +14,28 @@ import xarray as xr
 from freshband.errors import FreshbandError
 from freshband.federated.settings import Training
 from freshband.policy import has_detector
+from freshband.reporting.air import cut_rounds, pool
+from freshband.reporting.numbers import number
 from freshband.reporting.page.air import Play, channel_map, detection_row, detection_table
-from freshband.reporting.page.charts import Chart, Series, bars, curves, cut_rounds, heat_map, pool
-from freshband.reporting.page.markup import Html, join, number, tag
+from freshband.reporting.page.charts import Chart, bars, curves, heat_map
 from freshband.reporting.page.parts import (
     Part,
     air_again,
+    loss_chart,
     repeat_with,
     settings_table,
     surroundings,
+    variance_chart,
 )
+from freshband.reporting.series import Series
 
-__all__ = ["contribution_map", "play_of", "show_training", "trained_on", "training_defaults"]
+__all__ = ["client_map", "contribution_maps", "play_of", "show_training", "training_defaults"]
 
 AGES: Final = "A row for each client: the stronger the colour, the older its update, in rounds."
+_CONTRIBUTIONS: Final = (
+    "A row for each client: the stronger the colour, the more the model would lose without its "
+    "updates, by the paper's leave-one-out measure."
+)
 
 
 def show_training(result: xr.Dataset, path: Path, title: str) -> Part:
@@ -36,39 +44,41 @@ def show_training(result: xr.Dataset, path: Path, title: str) -> Part:
 
     config: dict[str, Any] = json.loads(result.attrs["config"])
     measures = {str(name): one.item() for name, one in measure_training(result).items()}
-    rounds, clients = result.sizes["round"], result.sizes["client"]
-    air, why = air_again(
+    rounds, clients, run = result.sizes["round"], result.sizes["client"], config["run"]
+    air, notes = air_again(
         lambda: Training.as_stored(config, path.parent).build_channels(),
         config["rounds"],
         config["seed"],
-        config["run"],
+        run,
         rounds=rounds,
     )
-    policy = policy_of(config)
+    policy = _policy_of(config)
     looks = has_detector(policy, config["policy_options"], measures["alarms"])
     play = play_of(result, looks=looks)
-    charts = _learning(result)
-    tables = []
+    charts, tables = _learning(result), []
     if air is not None:
-        charts.append(channel_map(air, {policy: play}, run=config["run"]))
-        noticed = np.flatnonzero(play.alarms >= 0) + 1
+        charts.append(channel_map(air, {policy: play}, run=run))
         if air.means is not None:
+            noticed = np.flatnonzero(play.alarms >= 0) + 1
             row = detection_row(noticed, air.breakpoints, looks=looks)
-            tables.append(detection_table({policy: row}))
-    charts += _clients(result, {policy: result})
-    notes = [] if why is None else [why]
+            tables.append(detection_table({policy: [row]}))
+    charts += _clients(result, policy)
     played = f"{rounds:,} rounds"
     if rounds < config["rounds"]:
         played = f"{rounds:,} of {config['rounds']:,} rounds"
         notes.insert(0, "The run is not finished: this is what its last checkpoint holds.")
     if result.contributions.isnull().all():
         notes.append("Nobody asked for contributions in this run, so none were computed.")
-    again, repeat = _again(path, result)
+    again, repeat = "The same again", repeat_with("train", path, result)
+    if path.name == "run.json":
+        again = "Go on with it"
+        repeat = f"freshband train --resume {shlex.quote(str(path.parent))}"
     return Part(
         kind="Training",
         title=title,
-        about=f"{trained_on(config)}: {policy}, {clients} clients, {played}, seed {config['seed']}",
-        summary=_tiles(measures, result),
+        about=f"{config['dataset']} over {config['channels']}: {policy}, {clients} clients, "
+        f"{played}, seed {config['seed']}",
+        tiles=_tiles(measures, float(result.participation.mean())),
         charts=charts,
         tables=tables,
         notes=notes,
@@ -79,19 +89,7 @@ def show_training(result: xr.Dataset, path: Path, title: str) -> Part:
     )
 
 
-def _again(path: Path, result: xr.Dataset) -> tuple[str, str]:
-    """Return how to run it again, or how to go on with a run that is not finished."""
-    if path.name != "run.json":
-        return "The same again", repeat_with("train", path, result)
-    return "Go on with it", f"freshband train --resume {shlex.quote(str(path.parent))}"
-
-
-def trained_on(config: dict[str, Any]) -> str:
-    """Return what was learned over what."""
-    return f"{config['dataset']} over {config['channels']}"
-
-
-def policy_of(config: dict[str, Any]) -> str:
+def _policy_of(config: dict[str, Any]) -> str:
     """Return the policy's name, also of one that is not known here."""
     try:
         return Training.as_stored(config).policy().name
@@ -114,9 +112,8 @@ def play_of(result: xr.Dataset, *, looks: bool) -> Play:
     )
 
 
-def _tiles(measures: dict[str, Any], result: xr.Dataset) -> Html:
-    heard = float(result.participation.mean())
-    facts = {
+def _tiles(measures: dict[str, Any], heard: float) -> dict[str, str]:
+    return {
         "final accuracy": number(measures["final_accuracy"], percent=True),
         "best accuracy": number(measures["best_accuracy"], percent=True),
         "spread over clients": number(measures["accuracy_spread"], percent=True),
@@ -126,65 +123,43 @@ def _tiles(measures: dict[str, Any], result: xr.Dataset) -> Html:
         "updates that got through": number(heard, percent=True),
         "Jain index of fairness": number(measures["jain"]),
     }
-    tiles = (
-        tag("div", tag("dt", name), tag("dd", value), class_="tile")
-        for name, value in facts.items()
-    )
-    return tag("dl", join(tiles), class_="tiles")
 
 
-def _one(result: xr.Dataset, name: str) -> Series:
-    return Series(result["round"].values, result[name].values[None].astype(np.float64))
+def _one(values: xr.DataArray) -> Series:
+    return Series(values["round"].values, values.values[None].astype(np.float64))
 
 
 def _learning(result: xr.Dataset) -> list[Chart]:
     looks = result.isel(round=result.accuracy.notnull().values)
-    by_client = looks.client_accuracy
-    accuracy = {"test set": _one(looks, "accuracy")}
-    if by_client.notnull().any():
-        for name, values in {
-            "client best off": by_client.max("client"),
-            "client worst off": by_client.min("client"),
-        }.items():
-            accuracy[name] = Series(looks["round"].values, values.values[None])
+    accuracy = {"test set": _one(looks.accuracy)}
+    if looks.client_accuracy.notnull().any():
+        accuracy["client best off"] = _one(looks.client_accuracy.max("client"))
+        accuracy["client worst off"] = _one(looks.client_accuracy.min("client"))
     return [
         curves(
             "accuracy",
             "Accuracy",
-            "The share of the test set classified rightly after each round, and what the clients "
+            "The share of the test set classified correctly after each round, and what the clients "
             "best and worst off can expect on samples like their own.",
             accuracy,
             y_title="accuracy",
             percent=True,
         ),
-        curves(
-            "loss",
-            "Loss",
-            "Mean cross-entropy on the test set; lower is better.",
-            {"test set": _one(looks, "loss")},
-            y_title="loss",
-            log=True,
-        ),
+        loss_chart({"test set": _one(looks.loss)}),
     ]
 
 
-def _clients(result: xr.Dataset, runs: dict[str, xr.Dataset]) -> list[Chart]:
-    rounds = result["round"].values
-    ages = result.ages.transpose("round", "client").values
-    cuts = cut_rounds(len(rounds), ages.shape[1])
-    found = [
-        heat_map(
-            "ages", "Age of every client", AGES, {"age": pool(ages, cuts)}, cuts,
-            rows="client", unit="age", low=1,
-        ),
+def _clients(result: xr.Dataset, policy: str) -> list[Chart]:
+    charts = [
+        client_map("ages", "Age of every client", AGES, {policy: result.ages}, unit="age", low=1),
         curves(
             "age",
             "Ages over time",
             "The mean age over clients and the oldest one, in rounds; 1 would be an update from "
             "everybody in every round.",
             {
-                "mean": Series(rounds, ages.mean(axis=1)[None]),
-                "oldest": Series(rounds, ages.max(axis=1)[None].astype(np.float64)),
+                "mean": _one(result.ages.mean("client")),
+                "oldest": _one(result.ages.max("client")),
             },
             y_title="age",
         ),
@@ -194,61 +169,42 @@ def _clients(result: xr.Dataset, runs: dict[str, xr.Dataset]) -> list[Chart]:
             "The share of rounds in which each client's update got through; bars of one height "
             "are fair.",
             result.participation.values,
-            x_title="client",
             y_title="share of rounds",
         ),
-        *_by_client(result),
-        curves(
-            "variance",
-            "Fairness over time",
-            "The variance of ages over clients, summed over rounds; a flat curve means that "
-            "nobody is left waiting longer than the others.",
-            {"variance": _one(result, "cumulative_variance")},
-            y_title="cumulative AoI variance",
-        ),
-    ]  # fmt: skip
-    return found + contribution_map(runs)
-
-
-def _by_client(result: xr.Dataset) -> list[Chart]:
-    """Return what the last look at the test set means to each client, if there was one."""
-    known = result.client_accuracy.transpose("round", "client").values
-    known = known[~np.isnan(known).all(axis=1)]
-    if not len(known):
-        return []
-    return [
-        bars(
-            "clients",
-            "Accuracy by client",
-            "The accuracy each client can expect in the end on new samples like its own.",
-            np.nan_to_num(known[-1]),
-            x_title="client",
-            y_title="accuracy",
-        )
     ]
+    known = result.client_accuracy.dropna("round", how="all")
+    if known.sizes["round"]:
+        charts.append(
+            bars(
+                "clients",
+                "Accuracy by client",
+                "The accuracy each client can expect in the end on new samples like its own.",
+                np.nan_to_num(known.isel(round=-1).values),
+                y_title="accuracy",
+            )
+        )
+    charts.append(variance_chart({"variance": _one(result.cumulative_variance)}, log=False))
+    return charts + contribution_maps({policy: result})
 
 
-def contribution_map(runs: Mapping[str, xr.Dataset], start: str = "") -> list[Chart]:
+def client_map(
+    key: str, title: str, says: str, views: Mapping[str, xr.DataArray], **look: Any
+) -> Chart:
+    """Return a map of clients over rounds, averaged over columns of rounds."""
+    some = next(iter(views.values()))
+    cuts = cut_rounds(some.sizes["round"], some.sizes["client"], len(views))
+    pooled = {
+        name: pool(one.transpose("round", "client").values, cuts) for name, one in views.items()
+    }
+    return heat_map(key, title, says, pooled, cuts, **look)
+
+
+def contribution_maps(runs: Mapping[str, xr.Dataset], start: str = "") -> list[Chart]:
     """Return who contributed when, for the policies that computed it; an empty list for none."""
-    valued = {name: one for name, one in runs.items() if one.contributions.notnull().any()}
+    valued = {
+        name: one.contributions for name, one in runs.items() if one.contributions.notnull().any()
+    }
     if not valued:
         return []
-    some = next(iter(valued.values()))
-    cuts = cut_rounds(some.sizes["round"], some.sizes["client"], len(valued))
-    return [
-        heat_map(
-            "contribution",
-            "Contribution over time",
-            "A row for each client: the stronger the colour, the more the model would lose "
-            "without its updates, by the paper's leave-one-out measure.",
-            {
-                name: pool(one.contributions.transpose("round", "client").values, cuts)
-                for name, one in valued.items()
-            },
-            cuts,
-            rows="client",
-            unit="contribution",
-            low=0,
-            start=list(valued).index(start) if start in valued else 0,
-        )
-    ]
+    title, look = "Contribution over time", {"unit": "contribution", "low": 0, "start": start}
+    return [client_map("contribution", title, _CONTRIBUTIONS, valued, **look)]

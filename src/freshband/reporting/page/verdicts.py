@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from freshband.errors import FileError, reason
 from freshband.experiments.base import EXPERIMENTS, Scale, find_experiment
-from freshband.reporting.page.markup import Html, number, table, tag
+from freshband.reporting.numbers import number
+from freshband.reporting.page.charts import Table
 from freshband.reporting.page.parts import Part, Picture
 from freshband.reporting.page.pictures import load_picture
 
@@ -20,6 +20,7 @@ __all__ = ["is_verdict_name", "show_json"]
 _NAMED: Final = re.compile(rf"({'|'.join(EXPERIMENTS)})-({'|'.join(Scale)})\.json")
 _HEAD: Final = ("statement", "verdict", "ours", "paper", "why")
 _TRIED: Final = {
+    "dataset": "data set",
     "air": "air",
     "local_steps": "local steps",
     "batch_size": "batch",
@@ -27,11 +28,12 @@ _TRIED: Final = {
     "accuracy": "accuracy of random",
     "device": "device",
     "precision": "precision",
+    "taken": "",
 }
 
 
 def is_verdict_name(name: str) -> bool:
-    """Whether ``freshband reproduce`` calls a file so.
+    """Whether a file has a name that ``freshband reproduce`` gives.
 
     Examples
     --------
@@ -42,13 +44,7 @@ def is_verdict_name(name: str) -> bool:
 
 
 def show_json(path: Path, title: str) -> Part:
-    """Return the part of the page on a file of verdicts, or of what was tried.
-
-    Raises
-    ------
-    FileError
-        If the file cannot be read or holds something else.
-    """
+    """Return the part of the page on a file of verdicts or of trials, or raise `FileError`."""
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -79,7 +75,7 @@ def _show_verdicts(claims: list[dict[str, Any]], path: Path, title: str) -> Part
 
 
 def _figures(name: str, scale: str, folder: Path) -> tuple[list[Picture], list[str]]:
-    """Return the figures of an experiment that are there, and what is wrong with others."""
+    """Return the figures of an experiment that exist, and notes on those that cannot be shown."""
     from freshband.reporting.figures import FIGURES  # matplotlib takes a second
 
     pictures, notes = [], []
@@ -93,7 +89,7 @@ def _figures(name: str, scale: str, folder: Path) -> tuple[list[Picture], list[s
     return pictures, notes
 
 
-def _claims_table(claims: list[dict[str, Any]]) -> Html:
+def _claims_table(claims: list[dict[str, Any]]) -> Table:
     rows = [
         [
             claim["what"],
@@ -105,7 +101,7 @@ def _claims_table(claims: list[dict[str, Any]]) -> Html:
         for claim in claims
     ]
     caption = "Statements and what became of them: mean ± standard error"
-    return tag("div", table(caption, _HEAD, rows), class_="words")
+    return Table(caption, _HEAD, rows, words=True)
 
 
 def _show_trials(trials: list[dict[str, Any]], path: Path, title: str) -> Part:
@@ -115,22 +111,17 @@ def _show_trials(trials: list[dict[str, Any]], path: Path, title: str) -> Part:
     for trial in trials:
         best = best_of(trials, trial["dataset"], trial["air"])
         taken = "taken" if best.items() <= trial.items() else ""
-        rows.append([trial["dataset"], *_cells(trial), taken])
+        accuracy = number(trial["accuracy"], percent=True)
+        cells = {**trial, "accuracy": accuracy, "taken": taken}
+        rows.append([str(cells[name]) for name in _TRIED])
     return Part(
         kind="Choice",
         title=title,
         about="What the paper leaves open in training, chosen by how well random scheduling "
         f"learns: {len(trials)} trial{'s' if len(trials) > 1 else ''}.",
-        summary=table("Settings that were tried", ["data set", *_TRIED.values(), ""], rows),
+        summary=Table("Settings that were tried", list(_TRIED.values()), rows),
         repeat=f"freshband reproduce choice --out {_folder(path)}",
     )
-
-
-def _cells(trial: Mapping[str, Any]) -> list[str]:
-    return [
-        number(value, percent=True) if name == "accuracy" else str(value)
-        for name, value in ((name, trial[name]) for name in _TRIED)
-    ]
 
 
 def _folder(path: Path) -> str:
