@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from freshband.cli.tables import open_console
 from freshband.cli.training import need_extra
 from freshband.errors import UnknownNameError, nearest
 
 __all__ = ["list_things"]
 
-# These need the extra for training; they are looked at only where somebody asks for them.
+# These need the extra for training, so they are imported only when they are asked for.
 _OF_TRAINING = {
     "datasets": "freshband.federated.data.base",
     "models": "freshband.federated.models.base",
@@ -42,20 +43,12 @@ def list_things(
 
       freshband list training
     """
-    from rich.console import Console
-
     from freshband.channels.base import registry as channels
     from freshband.matching.base import registry as matchings
     from freshband.schedulers.base import registry as schedulers
 
-    kinds: dict[str, Any] = {
-        "schedulers": schedulers,
-        "channels": channels,
-        "matchings": matchings,
-    }
-    console = Console()
-    if not console.is_terminal:  # a pipe has no width: do not fold to 80 columns
-        console = Console(width=200)
+    kinds: dict[str, Any] = {"schedulers": schedulers, "channels": channels, "matchings": matchings}
+    console = open_console()
     if name == "training":
         from freshband.federated.settings import Training
 

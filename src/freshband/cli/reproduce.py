@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from freshband.cli.settings import AddressOption, Format, Where, WhereOption
+from freshband.cli.tables import make_table, open_console
 from freshband.cli.training import need_extra
 
 if TYPE_CHECKING:
@@ -159,17 +160,12 @@ def _choose(folder: Path, machine: Machine, trials: int | None, output: Format) 
 
 
 def _print_verdicts(found: dict[str, Any], out: Path) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from freshband.reporting.numbers import written_number
 
-    from freshband.reporting.reproduction import written_number
-
-    console = Console() if sys.stdout.isatty() else Console(width=160)
+    console = open_console()
     bad = {"not reproduced", "does not hold"}
     for name, claims in found.items():
-        table = Table(title=name, title_justify="left")
-        for heading in ("statement", "paper", "ours", "verdict", "why"):
-            table.add_column(heading, overflow="fold")
+        rows = []
         for claim in claims:
             error = claim["error"]
             ours = written_number(claim["ours"]) + (
@@ -177,8 +173,7 @@ def _print_verdicts(found: dict[str, Any], out: Path) -> None:
             )
             colour = "red" if claim["verdict"] in bad else "green"
             verdict = f"[{colour}]{claim['verdict']}[/]"
-            table.add_row(
-                claim["what"], claim["paper"], f"{ours} {claim['unit']}", verdict, claim["why"]
-            )
-        console.print(table)
+            ours = f"{ours} {claim['unit']}"
+            rows.append((claim["what"], claim["paper"], ours, verdict, claim["why"]))
+        console.print(make_table(name, ("statement", "paper", "ours", "verdict", "why"), rows))
     console.print(f"results, pictures and verdicts are in {out}", highlight=False)

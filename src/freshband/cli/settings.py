@@ -1,4 +1,4 @@
-"""How options are read: numbers, ``--set key=value``, and which were written out."""
+"""How options are read: numbers, ``--set key=value``, and which options were given."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ AddressOption = Annotated[
 
 
 def given_options(context: typer.Context) -> set[str]:
-    """Return the options that were written out, not left at their defaults."""
+    """Return the options that the command line gives, not left at their defaults."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
 def read_number(text: str | float) -> Any:
-    """Return a number if the text is one; whether it is allowed is for the library to say.
+    """Return a number if the text is one; the library checks whether it is in range.
 
     Examples
     --------
@@ -141,16 +141,9 @@ def check_options(
     names: Sequence[str],
     known: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    """Refuse an option of one policy that leaves another open, which has its name and more tokens.
+    """Refuse an option of one policy that leaves out another one, of that name with more tokens.
 
-    Parameters
-    ----------
-    given : mapping of str to mapping
-        Options by policy, as ``--set`` gives them.
-    names : sequence of str
-        All policies.
-    known : mapping of str to mapping
-        Options by policy from everywhere.
+    ``given`` are the options by policy that ``--set`` names, ``known`` those from everywhere.
     """
     from freshband.policy import parse_policy
 

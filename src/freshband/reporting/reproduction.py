@@ -15,8 +15,9 @@ from typing import Any
 from freshband.experiments.base import EXPERIMENTS, Scale, find_experiment, load_pieces
 from freshband.experiments.choice import best_of, read_trials
 from freshband.reporting.figures import FIGURES
+from freshband.reporting.numbers import written_number
 
-__all__ = ["reproduction_page", "written_number"]
+__all__ = ["reproduction_page"]
 
 _TOP = """# Reproduction
 
@@ -226,19 +227,6 @@ def _row(claim: dict[str, Any]) -> str:
         ours += f" ± {written_number(claim['error'])}"
     verdict = f"**{claim['verdict']}**" + (f": {claim['why']}" if claim["why"] else "")
     return f"| {claim['what']} | {claim['paper']} | {ours} {claim['unit']} | {verdict} |"
-
-
-def written_number(value: float) -> str:
-    """Return a number with about three digits that matter, and no exponent.
-
-    Examples
-    --------
-    >>> written_number(18292.3), written_number(0.1234), written_number(-5.678)
-    ('18,292', '0.123', '-5.68')
-    """
-    size = abs(value)
-    digits = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
-    return f"{value:,.{digits}f}"
 
 
 if __name__ == "__main__":

@@ -127,9 +127,8 @@ def draw_comparison(result: xr.Dataset) -> Figure:
     last = seen.client_accuracy.isel(round=-1)
     _ranked(clients, "accuracy of each client's classes, last round", last)
     lines, labels = regret.get_legend_handles_labels()
-    columns = min(4, len(labels))
-    place = "outside lower center"
-    figure.legend(lines, labels, loc=place, ncols=columns, frameon=False, fontsize=9)
+    style = {"ncols": min(4, len(labels)), "frameon": False, "fontsize": 9}
+    figure.legend(lines, labels, loc="outside lower center", **style)
     runs = config["runs"]
     several = f"{runs} runs; band: ± one standard error" if runs > 1 else "1 run"
     _head(figure, config["settings"], several)
