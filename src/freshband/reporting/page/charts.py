@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import html
 import math
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -29,6 +32,7 @@ __all__ = [
     "color_bar",
     "curves",
     "heat_map",
+    "look_of",
     "values_of",
 ]
 
@@ -93,6 +97,18 @@ class Chart:
         """The legend where there is anything to hide; the only curve of a chart stays."""
         marks = any(entry.mark in ("diamond", "cross") for entry in self.legend)
         return self.legend if marks or len(self.legend) > 1 else ()
+
+
+@cache
+def _looks() -> dict[str, Any]:
+    return tomllib.loads((files(__package__) / "charts.toml").read_text(encoding="utf-8"))
+
+
+def look_of(name: str) -> dict[str, Any]:
+    """Return the words and the look of a chart, such as ``"loss"`` or ``"training.age"``."""
+    *kind, key = name.split(".")
+    table = _looks()[kind[0]] if kind else _looks()
+    return {"key": key, **table[key]}
 
 
 def values_of(array: Any) -> list[Any]:

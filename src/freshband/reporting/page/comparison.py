@@ -13,23 +13,19 @@ from freshband.federated.settings import Training
 from freshband.locating import find_again
 from freshband.reporting.air import cut_rounds, pool
 from freshband.reporting.page.air import channel_map, detection_row, detection_table
-from freshband.reporting.page.charts import Chart, Table, curves
+from freshband.reporting.page.charts import Chart, Table, curves, look_of
 from freshband.reporting.page.parts import (
     AGE_MEASURES,
     Part,
     air_again,
-    loss_chart,
     measure_table,
-    participation_chart,
     regret_charts,
     repeat_with,
     same_air_note,
     settings_table,
     surroundings,
-    variance_chart,
 )
 from freshband.reporting.page.training import (
-    AGES,
     client_map,
     contribution_maps,
     play_of,
@@ -67,10 +63,9 @@ def show_comparison(result: xr.Dataset, path: Path, title: str) -> Part:
     near = {"channel_options": find_again(settings["channel_options"], path.parent)[0]}
     maps, tables, notes = _air(result, settings | near, first, freshest, looks)
     if "ages" in result:
-        says = f"{AGES[:-1]}; run {int(result.run.values[0])}."
-        views = {name: one.ages for name, one in first.items()}
-        look = {"unit": "age", "low": 1, "start": freshest}
-        maps.append(client_map("ages", "Age of every client", says, views, **look))
+        look = look_of("ages")
+        look["says"] = f"{look['says'][:-1]}; run {int(result.run.values[0])}."
+        maps.append(client_map(look, {name: one.ages for name, one in first.items()}, freshest))
         maps += contribution_maps(first, freshest)
     else:
         notes.append(_MEANS)
@@ -96,54 +91,22 @@ def show_comparison(result: xr.Dataset, path: Path, title: str) -> Part:
 def _learning(result: xr.Dataset) -> list[Chart]:
     looks = result.isel(round=result.accuracy.notnull().all(["policy", "run"]).values)
     return [
-        curves(
-            "accuracy",
-            "Accuracy",
-            "The share of the test set classified correctly after each round, on a scale that fits "
-            "what follows the first tenth of the rounds; higher is better.",
-            over_policies(looks.accuracy),
-            y_title="test accuracy",
-            percent=True,
-            late=True,
-        ),
+        curves(**look_of("comparison.accuracy"), series=over_policies(looks.accuracy)),
         *regret_charts(result),
-        curves(
-            "spread",
-            "Spread of accuracy over clients",
-            "The standard deviation over clients of the accuracy each can expect on samples like "
-            "its own; lower is fairer.",
-            over_policies(looks.accuracy_spread),
-            y_title="standard deviation",
-            percent=True,
-            late=True,
-        ),
-        loss_chart(over_policies(looks.loss), late=True),
+        curves(**look_of("comparison.spread"), series=over_policies(looks.accuracy_spread)),
+        curves(**look_of("loss"), series=over_policies(looks.loss), late=True),
     ]
 
 
 def _fairness(result: xr.Dataset, ages: xr.DataArray) -> list[Chart]:
+    variance = over_policies(result.cumulative_variance, from_zero=True)
+    shares = over_policies(rank_clients(result.participation), "client")
+    accuracy = over_policies(rank_clients(_last_look(result)), "client")
     return [
-        curves(
-            "age",
-            "Ages over time",
-            "The mean age over clients, in rounds; 1 would be an update from everybody in every "
-            "round.",
-            over_policies(ages),
-            y_title="mean age",
-        ),
-        variance_chart(over_policies(result.cumulative_variance, from_zero=True)),
-        participation_chart(result),
-        curves(
-            "clients",
-            "Accuracy by client",
-            "The accuracy a client can expect in the end on samples like its own, the one worst "
-            "off in each run first.",
-            over_policies(rank_clients(_last_look(result)), "client"),
-            x_title="client, worst off first",
-            y_title="accuracy",
-            percent=True,
-            markers=True,
-        ),
+        curves(**look_of("comparison.age"), series=over_policies(ages)),
+        curves(**look_of("variance"), series=variance, log=True),
+        curves(**look_of("participation"), series=shares),
+        curves(**look_of("comparison.clients"), series=accuracy),
     ]
 
 

@@ -16,8 +16,8 @@ from freshband.channels.base import ChannelModel
 from freshband.errors import FreshbandError
 from freshband.reporting.air import Air, cut_rounds, read_air
 from freshband.reporting.numbers import number
-from freshband.reporting.page.charts import Chart, Table, curves
-from freshband.reporting.series import Series, over_policies, rank_clients
+from freshband.reporting.page.charts import Chart, Table, curves, look_of
+from freshband.reporting.series import over_policies
 from freshband.statistics import mean_and_error
 
 __all__ = [
@@ -25,15 +25,12 @@ __all__ = [
     "Part",
     "Picture",
     "air_again",
-    "loss_chart",
     "measure_table",
-    "participation_chart",
     "regret_charts",
     "repeat_with",
     "same_air_note",
     "settings_table",
     "surroundings",
-    "variance_chart",
 ]
 
 _MOST_DRAWN: Final = 200_000_000  # states, at most, that are drawn again for a picture
@@ -97,9 +94,6 @@ def measure_table(measures: xr.Dataset, told: Mapping[str, str]) -> Table:
     return Table("Policies at a glance: mean ± standard error", ["policy", *heads], rows)
 
 
-# ---------------------------------------------------------------- charts of more than one kind
-
-
 def regret_charts(result: xr.Dataset, suffix: str = "") -> list[Chart]:
     """Return the regret of every policy, if the result has it: against means where it knows any."""
     known = bool(result.regret.notnull().any())
@@ -108,51 +102,9 @@ def regret_charts(result: xr.Dataset, suffix: str = "") -> list[Chart]:
     )
     if f"{measure}{suffix}" not in result:
         return []
-    return [
-        curves(
-            "regret",
-            "AoI regret",
-            f"How much age all clients accumulated beyond {oracle} on the same air; lower is "
-            "better, and a curve that flattens has learned.",
-            over_policies(result[f"{measure}{suffix}"], from_zero=True),
-            y_title="cumulative regret",
-            log=True,
-        )
-    ]
-
-
-def variance_chart(series: Mapping[str, Series], *, log: bool = True) -> Chart:
-    """Return the cumulative variance of ages."""
-    return curves(
-        "variance",
-        "Fairness over time",
-        "The variance of ages over clients, summed over rounds; a flat curve means that nobody is "
-        "left waiting longer than the others.",
-        series,
-        y_title="cumulative AoI variance",
-        log=log,
-    )
-
-
-def participation_chart(result: xr.Dataset) -> Chart:
-    """Return how often clients got through, ranked in every run."""
-    return curves(
-        "participation",
-        "Participation",
-        "The share of rounds in which a client got through, the one worst off in each run first; "
-        "a level line is fair.",
-        over_policies(rank_clients(result.participation), "client"),
-        x_title="client, worst off first",
-        y_title="share of rounds",
-        percent=True,
-        markers=True,
-    )
-
-
-def loss_chart(series: Mapping[str, Series], *, late: bool = False) -> Chart:
-    """Return the loss on the test set."""
-    says = "Mean cross-entropy on the test set; lower is better."
-    return curves("loss", "Loss", says, series, y_title="loss", log=True, late=late)
+    look = look_of("regret")
+    look["says"] = look["says"].format(oracle=oracle)
+    return [curves(**look, series=over_policies(result[f"{measure}{suffix}"], from_zero=True))]
 
 
 # ---------------------------------------------------------------------------------------- the air

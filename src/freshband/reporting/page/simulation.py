@@ -10,21 +10,19 @@ import xarray as xr
 from freshband.channels.base import build
 from freshband.locating import find_again
 from freshband.reporting.page.air import channel_map, detection_table
-from freshband.reporting.page.charts import Chart, curves
+from freshband.reporting.page.charts import Chart, curves, look_of
 from freshband.reporting.page.parts import (
     AGE_MEASURES,
     Part,
     air_again,
     measure_table,
-    participation_chart,
     regret_charts,
     repeat_with,
     same_air_note,
     settings_table,
     surroundings,
-    variance_chart,
 )
-from freshband.reporting.series import over_policies
+from freshband.reporting.series import over_policies, rank_clients
 from freshband.simulation.result import mask_detections, read_config
 
 __all__ = ["show_simulation"]
@@ -51,7 +49,8 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> Part:
     )
     charts = _curves(result, clients)
     if "participation" in result:
-        charts.append(participation_chart(result))
+        ranked = over_policies(rank_clients(result.participation), "client")
+        charts.append(curves(**look_of("participation"), series=ranked))
     if air is not None:
         charts.append(channel_map(air, {}, run=first))
     masked = mask_detections(result, config.get("policy_options", {}))
@@ -100,16 +99,8 @@ def _curves(result: xr.Dataset, clients: int) -> list[Chart]:
     charts = regret_charts(result, "_curve")
     if "age_curve" in result:
         recent = result.age_curve.diff("round") / (result["round"].diff("round") * clients)
-        charts.append(
-            curves(
-                "age",
-                "Age of the updates",
-                "The mean age of a client's last delivered update, in rounds, between one point "
-                "and the next; 1 would be an update from everybody in every round.",
-                over_policies(recent),
-                y_title="mean age",
-            )
-        )
+        charts.append(curves(**look_of("simulation.age"), series=over_policies(recent)))
     if "variance_curve" in result:
-        charts.append(variance_chart(over_policies(result.variance_curve, from_zero=True)))
+        variance = over_policies(result.variance_curve, from_zero=True)
+        charts.append(curves(**look_of("variance"), series=variance, log=True))
     return charts

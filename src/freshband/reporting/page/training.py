@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -17,25 +17,17 @@ from freshband.policy import has_detector
 from freshband.reporting.air import cut_rounds, pool
 from freshband.reporting.numbers import number
 from freshband.reporting.page.air import Play, channel_map, detection_row, detection_table
-from freshband.reporting.page.charts import Chart, bars, curves, heat_map
+from freshband.reporting.page.charts import Chart, bars, curves, heat_map, look_of
 from freshband.reporting.page.parts import (
     Part,
     air_again,
-    loss_chart,
     repeat_with,
     settings_table,
     surroundings,
-    variance_chart,
 )
 from freshband.reporting.series import Series
 
 __all__ = ["client_map", "contribution_maps", "play_of", "show_training", "training_defaults"]
-
-AGES: Final = "A row for each client: the stronger the colour, the older its update, in rounds."
-_CONTRIBUTIONS: Final = (
-    "A row for each client: the stronger the colour, the more the model would lose without its "
-    "updates, by the paper's leave-one-out measure."
-)
 
 
 def show_training(result: xr.Dataset, path: Path, title: str) -> Part:
@@ -136,59 +128,29 @@ def _learning(result: xr.Dataset) -> list[Chart]:
         accuracy["client best off"] = _one(looks.client_accuracy.max("client"))
         accuracy["client worst off"] = _one(looks.client_accuracy.min("client"))
     return [
-        curves(
-            "accuracy",
-            "Accuracy",
-            "The share of the test set classified correctly after each round, and what the clients "
-            "best and worst off can expect on samples like their own.",
-            accuracy,
-            y_title="accuracy",
-            percent=True,
-        ),
-        loss_chart({"test set": _one(looks.loss)}),
+        curves(**look_of("training.accuracy"), series=accuracy),
+        curves(**look_of("loss"), series={"test set": _one(looks.loss)}),
     ]
 
 
 def _clients(result: xr.Dataset, policy: str) -> list[Chart]:
+    ages = {"mean": _one(result.ages.mean("client")), "oldest": _one(result.ages.max("client"))}
     charts = [
-        client_map("ages", "Age of every client", AGES, {policy: result.ages}, unit="age", low=1),
-        curves(
-            "age",
-            "Ages over time",
-            "The mean age over clients and the oldest one, in rounds; 1 would be an update from "
-            "everybody in every round.",
-            {
-                "mean": _one(result.ages.mean("client")),
-                "oldest": _one(result.ages.max("client")),
-            },
-            y_title="age",
-        ),
-        bars(
-            "participation",
-            "Participation",
-            "The share of rounds in which each client's update got through; bars of one height "
-            "are fair.",
-            result.participation.values,
-            y_title="share of rounds",
-        ),
+        client_map(look_of("ages"), {policy: result.ages}),
+        curves(**look_of("training.age"), series=ages),
+        bars(**look_of("training.participation"), heights=result.participation.values),
     ]
     known = result.client_accuracy.dropna("round", how="all")
     if known.sizes["round"]:
-        charts.append(
-            bars(
-                "clients",
-                "Accuracy by client",
-                "The accuracy each client can expect in the end on new samples like its own.",
-                np.nan_to_num(known.isel(round=-1).values),
-                y_title="accuracy",
-            )
-        )
-    charts.append(variance_chart({"variance": _one(result.cumulative_variance)}, log=False))
+        last = np.nan_to_num(known.isel(round=-1).values)
+        charts.append(bars(**look_of("training.clients"), heights=last))
+    variance = {"variance": _one(result.cumulative_variance)}
+    charts.append(curves(**look_of("variance"), series=variance))
     return charts + contribution_maps({policy: result})
 
 
 def client_map(
-    key: str, title: str, says: str, views: Mapping[str, xr.DataArray], **look: Any
+    look: Mapping[str, Any], views: Mapping[str, xr.DataArray], start: str = ""
 ) -> Chart:
     """Return a map of clients over rounds, averaged over columns of rounds."""
     some = next(iter(views.values()))
@@ -196,7 +158,7 @@ def client_map(
     pooled = {
         name: pool(one.transpose("round", "client").values, cuts) for name, one in views.items()
     }
-    return heat_map(key, title, says, pooled, cuts, **look)
+    return heat_map(**look, views=pooled, cuts=cuts, start=start)
 
 
 def contribution_maps(runs: Mapping[str, xr.Dataset], start: str = "") -> list[Chart]:
@@ -204,7 +166,4 @@ def contribution_maps(runs: Mapping[str, xr.Dataset], start: str = "") -> list[C
     valued = {
         name: one.contributions for name, one in runs.items() if one.contributions.notnull().any()
     }
-    if not valued:
-        return []
-    title, look = "Contribution over time", {"unit": "contribution", "low": 0, "start": start}
-    return [client_map("contribution", title, _CONTRIBUTIONS, valued, **look)]
+    return [client_map(look_of("contribution"), valued, start)] if valued else []
