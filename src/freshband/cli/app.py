@@ -11,16 +11,16 @@ from typing import Annotated, Final, cast
 import typer
 
 from freshband import __version__
-from freshband.cli import bounds as bounds_command
-from freshband.cli import compare as compare_command
-from freshband.cli import flower as flower_command
-from freshband.cli import list as list_command
-from freshband.cli import report as report_command
-from freshband.cli import reproduce as reproduce_command
-from freshband.cli import show as show_command
-from freshband.cli import simulate as simulate_command
-from freshband.cli import train as train_command
+from freshband.cli import flower
+from freshband.cli.bounds import bounds
+from freshband.cli.compare import compare
 from freshband.cli.folding import Command, Group
+from freshband.cli.list import list_things
+from freshband.cli.report import report
+from freshband.cli.reproduce import reproduce
+from freshband.cli.show import show
+from freshband.cli.simulate import simulate
+from freshband.cli.train import train
 from freshband.errors import FreshbandError, ParameterError
 from freshband.plugins import import_file
 
@@ -51,15 +51,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("simulate", cls=Command)(simulate_command.simulate)
-app.command("train", cls=Command)(train_command.train)
-app.command("compare", cls=Command)(compare_command.compare)
-app.command("reproduce", cls=Command)(reproduce_command.reproduce)
-app.command("report", cls=Command)(report_command.report)
-app.command("bounds", cls=Command)(bounds_command.bounds)
-app.command("show", cls=Command)(show_command.show)
-app.command("list", cls=Command)(list_command.list_things)
-app.add_typer(flower_command.app, name="flower")
+for _command in (simulate, train, compare, reproduce, report, bounds, show):
+    app.command(cls=Command)(_command)
+app.command("list", cls=Command)(list_things)
+app.add_typer(flower.app, name="flower")
 
 
 def _print_version(wanted: bool) -> None:

@@ -12,22 +12,21 @@ if TYPE_CHECKING:
 __all__ = ["Command", "Group"]
 
 
-class Command(TyperCommand):
-    """A command whose help shows every word in full."""
+class _Folding:
+    """What has a help page that shows every word in full."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help page."""
         _fold_tables()
-        super().format_help(ctx, formatter)
+        super().format_help(ctx, formatter)  # type: ignore[misc]
 
 
-class Group(TyperGroup):
-    """The same of a command with commands of its own."""
+class Command(_Folding, TyperCommand):
+    """A command."""
 
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the help page."""
-        _fold_tables()
-        super().format_help(ctx, formatter)
+
+class Group(_Folding, TyperGroup):
+    """A command with commands of its own."""
 
 
 def _fold_tables() -> None:

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from freshband.channels import ChannelModel, build, registry
 from freshband.parameters import whole_number
 from freshband.reporting.air import Air, cut_rounds, read_air
+from freshband.reporting.maps import add_color_bar, count_along, paint_map
 
 __all__ = ["draw"]
 
@@ -73,18 +74,17 @@ def draw(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Fig
         width = round(rounds / len(shares))
         _paint(bottom, cuts, shares, f"Share of Good rounds, {width:,} at a time")
     bottom.set_xlabel("round")
-    bar = figure.colorbar(colours, ax=[top, bottom], fraction=0.04, pad=0.015)
-    bar.set_label("success rate, share of Good rounds", size="small")
-    bar.ax.tick_params(labelsize="small")
-    bar.outline.set_visible(False)
-    figure.suptitle(f"{_name(model)}, seed {seed}, run {run}", fontsize="medium")
+    label = "success rate, share of Good rounds"
+    add_color_bar(figure, colours, label, ax=[top, bottom], fraction=0.04)
+    name = registry.name_of(type(model)) or type(model).__name__
+    figure.suptitle(f"{name}, seed {seed}, run {run}", fontsize="medium")
     return figure
 
 
 def _pool(
     cuts: npt.NDArray[np.int64], shares: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Join neighbouring bins."""
+    """Join neighbouring columns."""
     sizes = np.diff(cuts)
     begins = np.arange(0, len(shares), _POOLED)
     good = np.add.reduceat(shares * sizes[:, None], begins, axis=0)
@@ -94,33 +94,22 @@ def _pool(
 
 def _smooth(values: npt.NDArray[np.float64], window: int) -> npt.NDArray[np.float64]:
     """Return centred running averages along the first axis, shorter at both ends."""
-    sums = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
-    middle = np.arange(len(values))
-    begin = np.maximum(middle - window // 2, 0)
-    end = np.minimum(middle - window // 2 + window, len(values))
-    averages: npt.NDArray[np.float64] = (sums[end] - sums[begin]) / (end - begin)[:, None]
+    rolling = xr.DataArray(values).rolling(dim_0=window, center=True, min_periods=1)
+    averages: npt.NDArray[np.float64] = rolling.mean().values
     return averages
 
 
 def _paint(
     axes: Axes, cuts: npt.NDArray[np.int64], values: npt.NDArray[np.float64], title: str
 ) -> QuadMesh:
-    """Show values in [0, 1] as a map, channels from the top down."""
-    n_channels = values.shape[1]
+    """Show values in [0, 1] as a map of channels over rounds."""
     edges = cuts + 0.5  # round t lies between t - 1/2 and t + 1/2
-    rows = np.arange(n_channels + 1) - 0.5
-    colours = axes.pcolormesh(edges, rows, values.T, cmap=_COLOURS, vmin=0, vmax=1, rasterized=True)
-    if n_channels <= 16:
-        axes.hlines(rows[1:-1], edges[0], edges[-1], color="white", linewidth=1.2)
-    axes.set_ylim(n_channels - 0.5, -0.5)
-    axes.set_xlim(edges[0], edges[-1])
+    ruled = (False, values.shape[1] <= 16)
+    colours = paint_map(axes, edges, values, ruled=ruled, cmap=_COLOURS, vmin=0, vmax=1)
     axes.set_ylabel("channel")
     axes.set_title(title, loc="left", fontsize="small", pad=9)
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=10, integer=True, min_n_ticks=1))
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.tick_params(length=3, labelsize="small")
-    axes.spines[:].set_visible(False)
+    count_along(axes.yaxis, 10)
+    count_along(axes.xaxis, 8)
     return colours
 
 
@@ -146,10 +135,3 @@ def _mark(axes: Axes, air: Air) -> None:
 
 def _count(breakpoints: int) -> str:
     return f", {breakpoints:,} breakpoint{'' if breakpoints == 1 else 's'}" if breakpoints else ""
-
-
-def _name(model: ChannelModel) -> str:
-    """Return the registered name, or the class's own."""
-    kind = type(model)
-    name = registry.name_of(kind) if any(registry[name] is kind for name in registry) else None
-    return name or kind.__name__

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
-from matplotlib.collections import QuadMesh
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from scipy.special import entr
 
 from freshband.errors import ParameterError
 from freshband.federated.partition import Partition
+from freshband.reporting.maps import add_color_bar, count_along, paint_map
 
 __all__ = ["draw"]
 
@@ -74,16 +74,22 @@ def draw(
     figure = Figure(figsize=(width, rows + 2.0), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[0.9, rows])
     _stack(above, partition)
-    colours = _paint(below, counts)
+    scale = PowerNorm(0.5, vmin=0, vmax=max(int(counts.max()), 1))  # few samples are seen as well
+    edges, ruled = np.arange(n_clients + 1) - 0.5, (n_clients <= 60, n_classes <= _NAMED)
+    colours = paint_map(below, edges, counts, ruled=ruled, cmap=_COLOURS, norm=scale)
     if numbered:
         _number(below, counts)
-    _label(below, n_clients, n_classes, class_names)
-    bar = figure.colorbar(colours, ax=below, fraction=0.05, pad=0.015, aspect=7 * rows)
-    bar.set_label("samples", size="small")
-    bar.ax.tick_params(labelsize="small", length=3)
-    bar.ax.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    bar.outline.set_visible(False)
+    below.set_xlabel("client", fontsize="small")
+    below.set_ylabel("class", fontsize="small")
+    count_along(below.xaxis, n_clients if n_clients <= _NUMBERED else 12)
+    if n_classes <= _NAMED:
+        below.set_yticks(
+            np.arange(n_classes), list(class_names) or list(map(str, range(n_classes)))
+        )
+    else:
+        count_along(below.yaxis, 10)
+    shape: dict[str, Any] = {"ax": below, "fraction": 0.05, "aspect": 7 * rows}
+    count_along(add_color_bar(figure, colours, "samples", **shape), 5)
     head = (f"{title}: " if title else "") + _summary(counts)
     figure.suptitle(head, fontsize="small", x=0.01, ha="left")
     return figure
@@ -98,29 +104,13 @@ def _stack(axes: Axes, partition: Partition) -> None:
     if val.any():
         axes.bar(clients, val, width, bottom=partition.sizes, color=_VAL, label="validation")
     axes.set_ylabel("samples", fontsize="small")
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=3, integer=True))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    count_along(axes.yaxis, 3)
     axes.tick_params(length=3, labelsize="small", bottom=False, labelbottom=False)
     axes.spines[["top", "right", "bottom"]].set_visible(False)
     axes.legend(
         frameon=False, fontsize="x-small", ncols=2, loc="lower right", bbox_to_anchor=(1.0, 0.98),
         borderpad=0, handlelength=1.0,
     )  # fmt: skip
-
-
-def _paint(axes: Axes, counts: npt.NDArray[np.int64]) -> QuadMesh:
-    """Show counts as a map, classes from the top down."""
-    n_clients, n_classes = counts.shape
-    columns, rows = np.arange(n_clients + 1) - 0.5, np.arange(n_classes + 1) - 0.5
-    scale = PowerNorm(0.5, vmin=0, vmax=max(int(counts.max()), 1))  # few samples are seen as well
-    colours = axes.pcolormesh(columns, rows, counts.T, cmap=_COLOURS, norm=scale, rasterized=True)
-    if n_clients <= 60:
-        axes.vlines(columns[1:-1], rows[0], rows[-1], color="white", linewidth=1.2)
-    if n_classes <= _NAMED:
-        axes.hlines(rows[1:-1], columns[0], columns[-1], color="white", linewidth=1.2)
-    axes.set_xlim(columns[0], columns[-1])
-    axes.set_ylim(rows[-1], rows[0])
-    return colours
 
 
 def _number(axes: Axes, counts: npt.NDArray[np.int64]) -> None:
@@ -134,26 +124,10 @@ def _number(axes: Axes, counts: npt.NDArray[np.int64]) -> None:
             axes.text(client, label, str(count), color=colour, **style)
 
 
-def _label(axes: Axes, n_clients: int, n_classes: int, names: Sequence[str]) -> None:
-    axes.set_xlabel("client", fontsize="small")
-    axes.set_ylabel("class", fontsize="small")
-    ticks = n_clients if n_clients <= _NUMBERED else 12
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=ticks, integer=True, min_n_ticks=1))
-    if n_classes <= _NAMED:
-        shown = list(names) or list(map(str, range(n_classes)))
-        axes.set_yticks(np.arange(n_classes), shown)
-    else:
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=10, integer=True, min_n_ticks=1))
-    axes.tick_params(length=3, labelsize="small")
-    axes.spines[:].set_visible(False)
-
-
 def _summary(counts: npt.NDArray[np.int64]) -> str:
     """Say in a line how unlike the clients are."""
     sizes = counts.sum(axis=1)
-    shares = counts / sizes[:, None]
-    logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
-    effective = np.exp(-(shares * logs).sum(axis=1)).mean()
+    effective = np.exp(entr(counts / sizes[:, None]).sum(axis=1)).mean()
     span = f"{sizes.min():,} to {sizes.max():,} samples"
     if sizes.min() == sizes.max():
         span = f"{sizes[0]:,} samples each"

@@ -8,13 +8,14 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from freshband.federated.comparison import read_comparison
 from freshband.federated.result import read_settings
 from freshband.federated.settings import Training
 from freshband.reporting.curves import COLOURS, draw_series, styles_of, tidy_axes
+from freshband.reporting.maps import add_color_bar, count_along, paint_map
 from freshband.reporting.series import over_policies, rank_clients
 
 __all__ = ["draw_comparison", "draw_training"]
@@ -69,19 +70,14 @@ def _spread_over_clients(axes: Axes, rounds: NDArray[Any], values: NDArray[np.fl
 
 def _paint_ages(figure: Figure, axes: Axes, result: xr.Dataset) -> None:
     """Draw a row for each client, dark where its update is old."""
-    rounds, clients = result["round"].values, result["client"].values
+    rounds, ages = result["round"].values, result.ages.transpose("round", "client").values
     edges = np.append(rounds[0] - 0.5, rounds + 0.5)
-    rows = np.arange(len(clients) + 1) - 0.5
-    ages = result.ages.values.T
-    painted = axes.pcolormesh(edges, rows, ages, cmap="Blues", vmin=1, rasterized=True)
+    painted = paint_map(axes, edges, ages, ruled=(False, False), cmap="Blues", vmin=1)
     axes.set_xlabel("round")
     axes.set_ylabel("client")
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=10, integer=True, min_n_ticks=1))
-    axes.spines[:].set_visible(False)
-    bar = figure.colorbar(painted, ax=axes, fraction=0.05, pad=0.02)
-    bar.set_label("age")
-    bar.ax.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-    bar.outline.set_visible(False)
+    count_along(axes.xaxis, 8)
+    count_along(axes.yaxis, 10)
+    count_along(add_color_bar(figure, painted, "age", ax=axes, fraction=0.05), 5)
 
 
 def _bars(axes: Axes, shares: NDArray[np.float64]) -> None:
@@ -91,7 +87,7 @@ def _bars(axes: Axes, shares: NDArray[np.float64]) -> None:
     axes.set_ylabel("rounds delivered")
     axes.set_ylim(0, 1)
     _in_percent(axes)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True, min_n_ticks=1))
+    count_along(axes.xaxis, 12)
     tidy_axes(axes)
 
 
@@ -154,7 +150,7 @@ def _ranked(axes: Axes, title: str, values: xr.DataArray) -> None:
     axes.set_title(title, fontsize=9)
     axes.set_xlabel("client, the one worst off first")
     _in_percent(axes)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=10, integer=True, min_n_ticks=1))
+    count_along(axes.xaxis, 10)
     tidy_axes(axes)
 
 
