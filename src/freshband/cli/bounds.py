@@ -137,7 +137,7 @@ def _print_tables(
     setting: tuple[int, int, int, int], air: Air, entries: list[Entry], result: xr.Dataset
 ) -> None:
     from freshband import summarise
-    from freshband.reporting.numbers import with_digits
+    from freshband.reporting.numbers import counted, with_digits
 
     clients, n_channels, rounds, segments = setting
     gap = f"{air.gap:.3g}" if math.isfinite(air.gap) else "none"
@@ -154,7 +154,7 @@ def _print_tables(
     console.print(
         make_table(
             f"AoI regret: {clients} clients, {n_channels} channels, {rounds:,} rounds, "
-            f"{segments} segment{'s' if segments > 1 else ''}",
+            f"{counted(segments, 'segment')}",
             ("result", "variant", "bound", "about", "but"),
             rows,
             caption=f"air of the simulation: least mean {air.worst:.3g}, least of the oracle's "

@@ -200,16 +200,16 @@ def _check_plot(plot: Path, out: Path | None, measure: str, *, has_means: bool) 
 
 def _print_table(result: xr.Dataset) -> None:
     from freshband import summarise
+    from freshband.reporting.numbers import counted
 
     summary = summarise(result)
     main = (
         "regret" if summary["policies"][str(result.policy.values[0])]["regret"] else "regret_fixed"
     )
     best = str(result[main].mean("run").idxmin("policy").item())
-    runs = summary["runs"]
     title = (
         f"{summary['channels']}: {summary['clients']} clients, {summary['rounds']:,} rounds, "
-        f"{runs} run{'s' if runs > 1 else ''}, seed {summary['seed']}"
+        f"{counted(summary['runs'], 'run')}, seed {summary['seed']}"
     )
     columns = _columns(result, summary["policies"], main, best)
     print_policies(title, _caption(main, best, summary), columns, _SPARE)

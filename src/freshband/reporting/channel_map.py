@@ -16,6 +16,7 @@ from freshband.channels import ChannelModel, build, registry
 from freshband.parameters import whole_number
 from freshband.reporting.air import Air, cut_rounds, read_air
 from freshband.reporting.maps import add_color_bar, count_along, paint_map
+from freshband.reporting.numbers import counted
 
 __all__ = ["draw"]
 
@@ -58,7 +59,9 @@ def draw(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Fig
     figure = Figure(figsize=(7.2, height), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True, sharey=True)
     if air.means is not None:
-        rates, title = air.means, "Success rates" + _count(len(air.breakpoints))
+        rates, title = air.means, "Success rates"
+        if len(air.breakpoints):
+            title += f", {counted(len(air.breakpoints), 'breakpoint')}"
     else:
         window = min(_WINDOW, len(air.shares))
         rates = _smooth(air.shares, window)
@@ -131,7 +134,3 @@ def _mark(axes: Axes, air: Air) -> None:
         which, channels = np.nonzero(air.changed)
         lines: dict[str, Any] = {"color": "white", "linewidth": 1.0}
         axes.vlines(places[which], channels - 0.5, channels + 0.5, **lines)
-
-
-def _count(breakpoints: int) -> str:
-    return f", {breakpoints:,} breakpoint{'' if breakpoints == 1 else 's'}" if breakpoints else ""

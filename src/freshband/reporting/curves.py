@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from freshband.errors import ParameterError, shown
 from freshband.files import check_writable, replacing
+from freshband.reporting.numbers import counted
 from freshband.reporting.series import Series, over_policies
 from freshband.simulation.result import read_config
 
@@ -91,12 +92,9 @@ def draw_curves(result: xr.Dataset, measure: str = "regret", *, log: bool = Fals
     columns = 2 if log else 1
     heading = "policy, worst first"
     axes.legend(frameon=False, fontsize=8, ncols=columns, title=heading, title_fontsize=8)
-    several = config["runs"] > 1
-    title = (
-        f"{config['channels']}: M = {config['clients']}, {config['runs']} run"
-        f"{'s' if several else ''}, seed {config['seed']}"
-    )
-    band = "; band: ± one standard error" if several else ""
+    runs = counted(config["runs"], "run")
+    title = f"{config['channels']}: M = {config['clients']}, {runs}, seed {config['seed']}"
+    band = "; band: ± one standard error" if config["runs"] > 1 else ""
     axes.set_title(title + band, fontsize=9, loc="left")
     return figure
 

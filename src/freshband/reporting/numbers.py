@@ -5,9 +5,20 @@ from __future__ import annotations
 import math
 from typing import Final
 
-__all__ = ["MISSING", "number", "with_digits", "written_number"]
+__all__ = ["MISSING", "counted", "number", "with_digits", "written_number"]
 
 MISSING: Final = "—"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    Examples
+    --------
+    >>> counted(1, "run"), counted(2000, "breakpoint")
+    ('1 run', '2,000 breakpoints')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def number(value: float | None, error: float | None = None, *, percent: bool = False) -> str:

@@ -131,4 +131,4 @@ def _summary(counts: npt.NDArray[np.int64]) -> str:
     span = f"{sizes.min():,} to {sizes.max():,} samples"
     if sizes.min() == sizes.max():
         span = f"{sizes[0]:,} samples each"
-    return f"{effective:.1f} of {counts.shape[1]} classes per client in effect, {span}"
+    return f"effectively {effective:.1f} of {counts.shape[1]} classes per client, {span}"

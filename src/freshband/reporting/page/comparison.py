@@ -12,19 +12,10 @@ import xarray as xr
 from freshband.federated.settings import Training
 from freshband.locating import find_again
 from freshband.reporting.air import cut_rounds, pool
+from freshband.reporting.numbers import counted
+from freshband.reporting.page import parts
 from freshband.reporting.page.air import channel_map, detection_row, detection_table
 from freshband.reporting.page.charts import Chart, Table, curves, look_of
-from freshband.reporting.page.parts import (
-    AGE_MEASURES,
-    Part,
-    air_again,
-    measure_table,
-    regret_charts,
-    repeat_with,
-    same_air_note,
-    settings_table,
-    surroundings,
-)
 from freshband.reporting.page.training import (
     client_map,
     contribution_maps,
@@ -39,7 +30,7 @@ _MEASURES: Final = {
     "final_accuracy": "final accuracy, %",
     "mean_accuracy": "mean accuracy, %",
     "accuracy_spread": "spread over clients, %",
-    **AGE_MEASURES,
+    **parts.AGE_MEASURES,
 }
 _MEANS: Final = (
     "This file keeps means over clients, as files of freshband reproduce do: the command below "
@@ -48,7 +39,7 @@ _MEANS: Final = (
 _REPLACED: Final = ("scheduler", "matching", "policy_options", "run")  # of settings, by policies
 
 
-def show_comparison(result: xr.Dataset, path: Path, title: str) -> Part:
+def show_comparison(result: xr.Dataset, path: Path, title: str) -> parts.Part:
     """Return the part of the page on policies that trained under the same conditions."""
     from freshband.federated.comparison import measure_comparison
 
@@ -71,20 +62,19 @@ def show_comparison(result: xr.Dataset, path: Path, title: str) -> Part:
         notes.append(_MEANS)
     shared = {name: value for name, value in settings.items() if name not in _REPLACED}
     shared |= {name: config[name] for name in ("policies", "policy_options", "runs")}
-    several = f"{runs} runs" if runs > 1 else "1 run"
     rest = "data, initial weights, batches and a policy's own random choices"
-    return Part(
+    return parts.Part(
         kind="Comparison",
         title=title,
         about=f"{settings['dataset']} over {settings['channels']}: {clients} clients, {rounds:,} "
-        f"rounds, {several}, seed {settings['seed']}",
-        summary=measure_table(measures, _MEASURES),
+        f"rounds, {counted(runs, 'run')}, seed {settings['seed']}",
+        summary=parts.measure_table(measures, _MEASURES),
         charts=[*_learning(result), *_fairness(result, ages), *maps],
         tables=tables,
-        notes=[*notes, *same_air_note(result, rest)],
-        settings=settings_table(shared, training_defaults()),
-        environment=surroundings(result, path),
-        repeat=repeat_with("compare", path, result),
+        notes=[*notes, *parts.same_air_note(result, rest)],
+        settings=parts.settings_table(shared, training_defaults()),
+        environment=parts.surroundings(result, path),
+        repeat=parts.repeat_with("compare", path, result),
     )
 
 
@@ -92,7 +82,7 @@ def _learning(result: xr.Dataset) -> list[Chart]:
     looks = result.isel(round=result.accuracy.notnull().all(["policy", "run"]).values)
     return [
         curves(**look_of("comparison.accuracy"), series=over_policies(looks.accuracy)),
-        *regret_charts(result),
+        *parts.regret_charts(result),
         curves(**look_of("comparison.spread"), series=over_policies(looks.accuracy_spread)),
         curves(**look_of("loss"), series=over_policies(looks.loss), late=True),
     ]
@@ -139,10 +129,9 @@ def _air(
     found: dict[str, list[list[float]]] = {name: [] for name in first}
     maps = []
     for run in runs:
-        air, notes = air_again(
+        air, notes = parts.air_again(
             lambda: Training.as_stored(settings).build_channels(),
-            settings["rounds"],
-            settings["seed"],
+            settings,
             run,
             rounds=rounds,
             views=len(first),

@@ -112,21 +112,20 @@ def regret_charts(result: xr.Dataset, suffix: str = "") -> list[Chart]:
 
 def air_again(
     build: Callable[[], ChannelModel],
-    horizon: int,
-    seed: int,
+    config: Mapping[str, Any],
     run: int,
     *,
     rounds: int,
     views: int = 1,
 ) -> tuple[Air | None, list[str]]:
-    """Draw the air of a run again, or say why that cannot be done here."""
+    """Draw the air of a run again, up to so many rounds, or say why that cannot be done here."""
     try:
         model = build()
         if rounds * model.n_channels > _MOST_DRAWN:
             told = f"The channel map is left out: {rounds:,} rounds take long to draw again."
             return None, [told]
         cuts = cut_rounds(rounds, model.n_channels, 2 * views + 2)
-        return read_air(model, horizon, seed, run, cuts), []
+        return read_air(model, config["rounds"], config["seed"], run, cuts), []
     except FreshbandError as error:
         return None, [f"The air cannot be drawn again here: {error}"]
 

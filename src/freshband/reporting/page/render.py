@@ -13,6 +13,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from freshband import __version__
+from freshband.reporting.numbers import counted
 from freshband.reporting.page.parts import Part
 
 __all__ = ["render_page"]
@@ -49,9 +50,7 @@ def render_page(name: str, parts: Sequence[Part], left_out: Sequence[str]) -> st
 def _count(parts: Sequence[Part]) -> str:
     counts = Counter(part.kind.lower() for part in parts)
     counts["picture"] = sum(len(part.pictures) for part in parts)
-    return ", ".join(
-        f"{number} {kind}{'s' if number > 1 else ''}" for kind, number in counts.items() if number
-    )
+    return ", ".join(counted(count, kind) for kind, count in counts.items() if count)
 
 
 def _read(name: str) -> str:

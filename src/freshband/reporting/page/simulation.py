@@ -9,19 +9,10 @@ import xarray as xr
 
 from freshband.channels.base import build
 from freshband.locating import find_again
+from freshband.reporting.numbers import counted
+from freshband.reporting.page import parts
 from freshband.reporting.page.air import channel_map, detection_table
 from freshband.reporting.page.charts import Chart, curves, look_of
-from freshband.reporting.page.parts import (
-    AGE_MEASURES,
-    Part,
-    air_again,
-    measure_table,
-    regret_charts,
-    repeat_with,
-    same_air_note,
-    settings_table,
-    surroundings,
-)
 from freshband.reporting.series import over_policies, rank_clients
 from freshband.simulation.result import mask_detections, read_config
 
@@ -34,18 +25,13 @@ _SUMS: Final = (
 )
 
 
-def show_simulation(result: xr.Dataset, path: Path, title: str) -> Part:
+def show_simulation(result: xr.Dataset, path: Path, title: str) -> parts.Part:
     """Return the part of the page on a simulation."""
     config = read_config(result)
-    runs, clients, first = config["runs"], config["clients"], int(result.run.values[0])
-    air, notes = air_again(
-        lambda: build(
-            config["channels"], find_again(config.get("channel_options", {}), path.parent)[0]
-        ),
-        config["rounds"],
-        config["seed"],
-        first,
-        rounds=config["rounds"],
+    clients, rounds, first = config["clients"], config["rounds"], int(result.run.values[0])
+    options = find_again(config.get("channel_options", {}), path.parent)[0]
+    air, notes = parts.air_again(
+        lambda: build(config["channels"], options), config, first, rounds=rounds
     )
     charts = _curves(result, clients)
     if "participation" in result:
@@ -60,24 +46,19 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> Part:
         str(name): counts.sel(policy=name).transpose("run", "measure").values
         for name in result.policy.values
     }
-    several = f"{runs} runs" if runs > 1 else "1 run"
-    return Part(
+    rest = "a policy's own random choices, and 0 where it makes none"
+    return parts.Part(
         kind="Simulation",
         title=title,
-        about=f"{config['channels']}: {clients} clients, {config['rounds']:,} rounds, {several}, "
-        f"seed {config['seed']}",
-        summary=measure_table(masked, AGE_MEASURES),
+        about=f"{config['channels']}: {clients} clients, {rounds:,} rounds, "
+        f"{counted(config['runs'], 'run')}, seed {config['seed']}",
+        summary=parts.measure_table(masked, parts.AGE_MEASURES),
         charts=charts,
         tables=[detection_table(rows)] if bool(result.detected.notnull().any()) else [],
-        notes=[
-            *notes,
-            *same_air_note(result, "a policy's own random choices, and 0 where it makes none"),
-            *_missing(result),
-            _SUMS,
-        ],
-        settings=settings_table(config),
-        environment=surroundings(result, path),
-        repeat=repeat_with("simulate", path, result),
+        notes=[*notes, *parts.same_air_note(result, rest), *_missing(result), _SUMS],
+        settings=parts.settings_table(config),
+        environment=parts.surroundings(result, path),
+        repeat=parts.repeat_with("simulate", path, result),
     )
 
 
@@ -96,7 +77,7 @@ def _curves(result: xr.Dataset, clients: int) -> list[Chart]:
     """Return the curves the file holds; one of a single point would say nothing."""
     if result.sizes["round"] < 2:
         return []
-    charts = regret_charts(result, "_curve")
+    charts = parts.regret_charts(result, "_curve")
     if "age_curve" in result:
         recent = result.age_curve.diff("round") / (result["round"].diff("round") * clients)
         charts.append(curves(**look_of("simulation.age"), series=over_policies(recent)))

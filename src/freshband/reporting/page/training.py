@@ -16,31 +16,24 @@ from freshband.federated.settings import Training
 from freshband.policy import has_detector
 from freshband.reporting.air import cut_rounds, pool
 from freshband.reporting.numbers import number
+from freshband.reporting.page import parts
 from freshband.reporting.page.air import Play, channel_map, detection_row, detection_table
 from freshband.reporting.page.charts import Chart, bars, curves, heat_map, look_of
-from freshband.reporting.page.parts import (
-    Part,
-    air_again,
-    repeat_with,
-    settings_table,
-    surroundings,
-)
 from freshband.reporting.series import Series
 
 __all__ = ["client_map", "contribution_maps", "play_of", "show_training", "training_defaults"]
 
 
-def show_training(result: xr.Dataset, path: Path, title: str) -> Part:
+def show_training(result: xr.Dataset, path: Path, title: str) -> parts.Part:
     """Return the part of the page on one run of training."""
     from freshband.federated.result import measure_training
 
     config: dict[str, Any] = json.loads(result.attrs["config"])
     measures = {str(name): one.item() for name, one in measure_training(result).items()}
     rounds, clients, run = result.sizes["round"], result.sizes["client"], config["run"]
-    air, notes = air_again(
+    air, notes = parts.air_again(
         lambda: Training.as_stored(config, path.parent).build_channels(),
-        config["rounds"],
-        config["seed"],
+        config,
         run,
         rounds=rounds,
     )
@@ -61,11 +54,11 @@ def show_training(result: xr.Dataset, path: Path, title: str) -> Part:
         notes.insert(0, "The run is not finished: this is what its last checkpoint holds.")
     if result.contributions.isnull().all():
         notes.append("Nobody asked for contributions in this run, so none were computed.")
-    again, repeat = "The same again", repeat_with("train", path, result)
+    again, repeat = "The same again", parts.repeat_with("train", path, result)
     if path.name == "run.json":
         again = "Go on with it"
         repeat = f"freshband train --resume {shlex.quote(str(path.parent))}"
-    return Part(
+    return parts.Part(
         kind="Training",
         title=title,
         about=f"{config['dataset']} over {config['channels']}: {policy}, {clients} clients, "
@@ -74,8 +67,8 @@ def show_training(result: xr.Dataset, path: Path, title: str) -> Part:
         charts=charts,
         tables=tables,
         notes=notes,
-        settings=settings_table(config, training_defaults()),
-        environment=surroundings(result, path),
+        settings=parts.settings_table(config, training_defaults()),
+        environment=parts.surroundings(result, path),
         again=again,
         repeat=repeat,
     )

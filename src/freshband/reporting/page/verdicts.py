@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from freshband.errors import FileError, reason
 from freshband.experiments.base import EXPERIMENTS, Scale, find_experiment
-from freshband.reporting.numbers import number
+from freshband.reporting.numbers import counted, number
 from freshband.reporting.page.charts import Table
 from freshband.reporting.page.parts import Part, Picture
 from freshband.reporting.page.pictures import load_picture
@@ -118,7 +118,7 @@ def _show_trials(trials: list[dict[str, Any]], path: Path, title: str) -> Part:
         kind="Choice",
         title=title,
         about="What the paper leaves open in training, chosen by how well random scheduling "
-        f"learns: {len(trials)} trial{'s' if len(trials) > 1 else ''}.",
+        f"learns: {counted(len(trials), 'trial')}.",
         summary=Table("Settings that were tried", list(_TRIED.values()), rows),
         repeat=f"freshband reproduce choice --out {_folder(path)}",
     )
