@@ -327,7 +327,7 @@ def test_policies_nobody_knows_here_are_shown(tmp_path: Path) -> None:
 def test_runs_without_contributions_say_so(tmp_path: Path) -> None:
     document = report_of(make_training(contributions=np.full(3, np.nan)), tmp_path)
     assert "r0-contribution" not in document.figures
-    assert "Nobody asked for contributions" in document.text
+    assert "This run did not use contributions" in document.text
 
 
 def test_air_without_means(tmp_path: Path) -> None:

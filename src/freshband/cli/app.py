@@ -1,4 +1,4 @@
-"""Wires the commands together; heavy imports wait inside the commands, so help is instant."""
+"""The program with all commands; heavy imports are inside the commands, so help is instant."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Hold the options of the program itself."""
+    """Read the options of the program itself."""
     for path in plugins or []:
         import_file(path)
 
@@ -103,7 +103,7 @@ def main() -> None:
 
 
 def _check_completion() -> None:
-    """Refuse to complete for bash where it did not say what; typer would fail with a traceback."""
+    """Refuse to complete for bash without the words to complete; typer would show a traceback."""
     if os.environ.get(_COMPLETE) != "complete_bash":
         return
     if "COMP_WORDS" not in os.environ or not os.environ.get("COMP_CWORD", "").isdecimal():

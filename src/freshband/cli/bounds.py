@@ -1,4 +1,4 @@
-"""``freshband bounds``: what theory says of a setting, beside a short simulation."""
+"""``freshband bounds``: theoretical bounds on regret beside a short simulation."""
 
 from __future__ import annotations
 

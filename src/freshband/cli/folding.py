@@ -13,7 +13,7 @@ __all__ = ["Command", "Group"]
 
 
 class _Folding:
-    """What has a help page that shows every word in full."""
+    """A command whose help page shows every word in full."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help page."""
@@ -30,7 +30,7 @@ class Group(_Folding, TyperGroup):
 
 
 def _fold_tables() -> None:
-    """Have typer lay out its help with tables that fold; it offers no setting for that."""
+    """Replace the tables of typer's help by tables that fold; typer has no setting for that."""
     from rich.columns import Columns
     from rich.table import Table
     from rich.text import Text

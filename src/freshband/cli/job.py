@@ -84,7 +84,7 @@ class TrainingJob:
 
 @contextmanager
 def interruptible(stop: Callable[[], None]) -> Iterator[None]:
-    """Have the first Ctrl-C call ``stop``; the second one interrupts as usual."""
+    """Make the first Ctrl-C call ``stop``; the second one interrupts as usual."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)

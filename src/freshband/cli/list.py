@@ -1,4 +1,4 @@
-"""``freshband list``: what there is, and what each thing takes."""
+"""``freshband list``: names of schedulers, channels and more, and what they mean."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def list_things(
 
 
 def _kinds_of_training(name: str) -> dict[str, Any]:
-    """Return the registries that need PyTorch, or where it is missing those that do not."""
+    """Return the registries of training; where PyTorch is missing, those that do not need it."""
     found = {}
     for kind, module in _OF_TRAINING.items():
         try:

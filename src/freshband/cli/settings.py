@@ -78,7 +78,7 @@ def read_number(text: str | float) -> Any:
 
 
 def read_setting(setting: str, form: str) -> tuple[str, str, Any]:
-    """Return what stands before the last dot, the key after it, and the value.
+    """Return the text before the last dot, the key after it, and the value.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def check_options(
     names: Sequence[str],
     known: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    """Refuse an option of one policy that leaves out another one, of that name with more tokens.
+    """Refuse an option of a policy without the same option of that policy with more tokens.
 
     ``given`` are the options by policy that ``--set`` names, ``known`` those from everywhere.
     """

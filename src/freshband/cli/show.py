@@ -1,4 +1,4 @@
-"""``freshband show``: draw what the air does."""
+"""``freshband show``: draw the air (channel environment) of a channel model."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Air(NamedTuple):
 
 
 def cut_rounds(rounds: int, rows: int = 1, views: int = 1) -> NDArray[np.int64]:
-    """Return where the columns of a map begin and end, few enough for so many rows and views."""
+    """Return where the columns of a map begin and end; many rows or views mean fewer columns."""
     most = min(COLUMNS, max(_FEWEST, _CELLS // max(1, rows * views)))
     columns = min(rounds, most)
     return np.arange(columns + 1) * rounds // columns

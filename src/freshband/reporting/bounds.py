@@ -1,4 +1,4 @@
-"""Theoretical bounds drawn into a plot of regret."""
+"""A plot of regret with theoretical bounds in it."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def _everywhere(scale: Scale) -> list[Place]:
 
 
 def _panels(places: Sequence[Place]) -> tuple[Figure, dict[Place, Axes]]:
-    """Return a figure with room for every place, two in a row."""
+    """Return a figure with two panels per row, and the panel of each place."""
     rows = math.ceil(len(places) / 2)
     figure = Figure(figsize=(9.5, 3.6 * rows), layout="constrained")
     grid = figure.subplots(rows, 2, squeeze=False).ravel()

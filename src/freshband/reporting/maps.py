@@ -36,7 +36,7 @@ def paint_map(
 
 
 def count_along(axis: Axis, ticks: int) -> None:
-    """Have an axis show at most about so many ticks, all of them whole numbers."""
+    """Limit an axis to about so many ticks, all of them whole numbers."""
     axis.set_major_locator(MaxNLocator(nbins=ticks, integer=True, min_n_ticks=1))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 

@@ -125,7 +125,7 @@ def _number(axes: Axes, counts: npt.NDArray[np.int64]) -> None:
 
 
 def _summary(counts: npt.NDArray[np.int64]) -> str:
-    """Say in a line how unlike the clients are."""
+    """Return one line on how unlike the clients are."""
     sizes = counts.sum(axis=1)
     effective = np.exp(entr(counts / sizes[:, None]).sum(axis=1)).mean()
     span = f"{sizes.min():,} to {sizes.max():,} samples"

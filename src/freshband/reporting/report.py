@@ -28,7 +28,7 @@ __all__ = ["Written", "write_report"]
 
 
 class Written(NamedTuple):
-    """A report that was written: where, of which results and pictures, and why others are not."""
+    """A report that was written: its path, what it shows, and why other files are left out."""
 
     path: Path
     shown: list[Path]

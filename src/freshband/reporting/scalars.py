@@ -48,7 +48,7 @@ def writing_scalars(
 
 
 def scalars_of(record: RoundRecord) -> dict[str, float]:
-    """Return what is worth a curve; rounds without an evaluation have no accuracy."""
+    """Return a round's scalars; rounds without an evaluation have no accuracy."""
     scalars = {
         "accuracy": record.accuracy,
         "loss": record.loss,

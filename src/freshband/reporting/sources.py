@@ -1,4 +1,4 @@
-"""What a report is made of: the files in a folder that commands wrote, and what each shows."""
+"""The files that a report shows, and which part of the page each becomes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _PAGES: Final = {
 
 
 def find_results(root: Path) -> list[Path]:
-    """Return what may be results, verdicts first, because they sum the others up.
+    """Return files that may be results, verdicts first, because they sum the others up.
 
-    Hidden files are being written. A run that is not finished stands for its last checkpoint.
+    Hidden files are left out, because they are being written. ``run.json`` stands for the last
+    checkpoint of a run that is not finished.
     """
     if not root.is_dir():
         return [] if _is_picture(root) else [root]
@@ -67,7 +68,7 @@ def _is_hdf5(path: Path) -> bool:
 
 
 def name_result(path: Path, root: Path) -> str:
-    """Return what to call a file: by its place below the folder, a run by its folder."""
+    """Return the title of a file: its path below the folder, or the folder of a run."""
     resolved = path.resolve()
     is_run = path.name in ("result.nc", _RUN)
     if path == root:

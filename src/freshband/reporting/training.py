@@ -159,7 +159,7 @@ def _in_percent(axes: Axes) -> None:
 
 
 def _head(figure: Figure, settings: Training, more: str) -> None:
-    """Write above the panels what was trained over what."""
+    """Write data set and channels above the panels."""
     text = (
         f"{settings.dataset} over {settings.channels}: M = {settings.clients}, "
         f"N = {settings.build_channels().n_channels}, seed {settings.seed}; {more}"

@@ -1,4 +1,4 @@
-"""Charts of a page: figures for plotly.js, thinned, each beside the same as a table.
+"""Charts of a page: figures for plotly.js with few enough points, and their values as tables.
 
 Colours are properties of the page's style sheet, such as ``var(--series-0)``, which the page's
 script looks up, so that one figure suits light and dark; ``var(--series-0, 0.18)`` is see-through.
@@ -94,7 +94,7 @@ class Chart:
 
     @property
     def buttons(self) -> tuple[LegendEntry, ...]:
-        """The legend where there is anything to hide; the only curve of a chart stays."""
+        """The legend, unless the chart has a single curve, which cannot be hidden."""
         marks = any(entry.mark in ("diamond", "cross") for entry in self.legend)
         return self.legend if marks or len(self.legend) > 1 else ()
 
@@ -140,7 +140,7 @@ def _thin(n: int, at_most: int = POINTS) -> NDArray[np.intp]:
 def axis(
     title: str, *, percent: bool = False, whole: float | None = None, **more: Any
 ) -> dict[str, Any]:
-    """Return an axis in the style of the page: of shares, or of so many whole numbers."""
+    """Return an axis in the style of the page: of shares, or of whole numbers up to ``whole``."""
     found: dict[str, Any] = {
         "title": {"text": title, "standoff": 8},
         "automargin": True,
@@ -187,16 +187,9 @@ def curves(
         log = log and bool(line.y) and line.y[-1] > 0
     extent = max((float(np.max(one.x)) for one in series.values() if len(one.x)), default=0.0)
     y_axis = axis(y_title, percent=percent, **_late_range(series) if late else {})
-    return Chart(
-        key=key,
-        title=title,
-        says=says,
-        traces=traces,
-        layout=go.Layout(xaxis=axis(x_title, whole=extent), yaxis=y_axis, hovermode="x unified"),
-        table=_curve_table(title, series, percent=percent, counted=x_title == "round"),
-        legend=tuple(legend),
-        log=log,
-    )
+    layout = go.Layout(xaxis=axis(x_title, whole=extent), yaxis=y_axis, hovermode="x unified")
+    table = _curve_table(title, series, percent=percent, counted=x_title == "round")
+    return Chart(key, title, says, traces, layout, table, legend=tuple(legend), log=log)
 
 
 def _band_and_line(
@@ -239,7 +232,7 @@ def _late_range(series: Mapping[str, Series]) -> dict[str, Any]:
 def _curve_table(
     title: str, series: Mapping[str, Series], *, percent: bool, counted: bool
 ) -> Table:
-    """Return the values of curves at the quarters."""
+    """Return the values of curves at each quarter of their length."""
     places: NDArray[Any] = next(iter(series.values())).x if series else np.array([])
     picked = _thin(len(places), 5)[1:] if len(places) > 4 else np.arange(len(places))
     head = ["curve", *(f"{'round ' if counted else ''}{places[at]:,}" for at in picked)]
@@ -289,21 +282,18 @@ def heat_map(
     names = list(views) if len(views) > 1 else [""]
     head = ["client", *(f"{name} {what}".strip() for name in names for what in ("mean", "last"))]
     whole = float(cuts[-1])
+    layout = go.Layout(
+        xaxis=axis("round", whole=whole, showgrid=False, range=[edges[0], edges[-1]]),
+        yaxis=axis("client", whole=n_rows, showgrid=False, range=[n_rows - 0.5, -0.5]),
+        hovermode="closest",
+    )
+    table = Table(f"{title}: {unit}", head, rows)
     return Chart(
-        key=key,
-        title=title,
-        says=says,
-        traces=traces,
-        layout=go.Layout(
-            xaxis=axis("round", whole=whole, showgrid=False, range=[edges[0], edges[-1]]),
-            yaxis=axis("client", whole=n_rows, showgrid=False, range=[n_rows - 0.5, -0.5]),
-            hovermode="closest",
-        ),
-        table=Table(f"{title}: {unit}", head, rows),
+        key, title, says, traces, layout, table,
         views=tuple(views) if len(views) > 1 else (),
         start=list(views).index(start) if start in views else 0,
         height=min(640, max(280, 120 + 14 * n_rows)),
-    )
+    )  # fmt: skip
 
 
 def _mean_and_last(values: NDArray[np.float64]) -> tuple[float, float]:
@@ -333,20 +323,15 @@ def bars(key: str, title: str, says: str, heights: NDArray[np.float64], *, y_tit
         ),
     ]  # fmt: skip
     rows = [[str(at), number(float(height), percent=True)] for at, height in enumerate(heights)]
-    return Chart(
-        key=key,
-        title=title,
-        says=says,
-        traces=traces,
-        layout=go.Layout(
-            xaxis=axis("client", whole=n, showgrid=False),
-            yaxis=axis(y_title, percent=True, range=[0, 1]),
-            hovermode="closest",
-            bargap=0.2,
-        ),
-        table=Table(title, ["client", y_title], rows),
-        legend=(
-            LegendEntry("each client", "bars", first, "block"),
-            LegendEntry("mean", "mean", second, "dash"),
-        ),
+    layout = go.Layout(
+        xaxis=axis("client", whole=n, showgrid=False),
+        yaxis=axis(y_title, percent=True, range=[0, 1]),
+        hovermode="closest",
+        bargap=0.2,
     )
+    legend = (
+        LegendEntry("each client", "bars", first, "block"),
+        LegendEntry("mean", "mean", second, "dash"),
+    )
+    table = Table(title, ["client", y_title], rows)
+    return Chart(key, title, says, traces, layout, table, legend=legend)

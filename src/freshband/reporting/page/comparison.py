@@ -1,4 +1,4 @@
-"""What the file of a comparison has to show."""
+"""The part of the page on a comparison."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _fairness(result: xr.Dataset, ages: xr.DataArray) -> list[Chart]:
 
 
 def _last_look(result: xr.Dataset) -> xr.DataArray:
-    """Return what the last evaluation on the test set means to each client."""
+    """Return the accuracy of each client at the last evaluation on the test set."""
     if "client_accuracy" not in result:
         return result["final_client_accuracy"]
     looked = np.flatnonzero(result.accuracy.notnull().all(["policy", "run"]).values)

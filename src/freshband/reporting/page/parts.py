@@ -95,7 +95,7 @@ def measure_table(measures: xr.Dataset, told: Mapping[str, str]) -> Table:
 
 
 def regret_charts(result: xr.Dataset, suffix: str = "") -> list[Chart]:
-    """Return the regret of every policy, if the result has it: against means where it knows any."""
+    """Return the regret of every policy, if the result has it; an empty list otherwise."""
     known = bool(result.regret.notnull().any())
     measure, oracle = (
         ("regret", "the mean+age oracle") if known else ("regret_fixed", "the best fixed set")
@@ -118,7 +118,7 @@ def air_again(
     rounds: int,
     views: int = 1,
 ) -> tuple[Air | None, list[str]]:
-    """Draw the air of a run again, up to so many rounds, or say why that cannot be done here."""
+    """Draw the first rounds of a run's air again, or return why that is impossible here."""
     try:
         model = build()
         if rounds * model.n_channels > _MOST_DRAWN:
@@ -131,7 +131,7 @@ def air_again(
 
 
 def same_air_note(result: xr.Dataset, rest: str) -> list[str]:
-    """Say what standard errors are of where all runs met the same states: the rest."""
+    """Return a note on what standard errors mean where all runs met the same states."""
     if "same_air" not in result.attrs:
         return []
     return [
@@ -144,7 +144,7 @@ def same_air_note(result: xr.Dataset, rest: str) -> list[str]:
 
 
 def _flatten(config: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, str]]:
-    """Return settings one by one, those of tables with dots in their names."""
+    """Return settings one by one; the names of nested ones have dots."""
     for key, value in config.items():
         name = f"{above}{key}"
         if isinstance(value, Mapping) and value:

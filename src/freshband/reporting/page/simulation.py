@@ -1,4 +1,4 @@
-"""What a simulation's file has to show."""
+"""The part of the page on a simulation."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> parts.Part:
 
 
 def _missing(result: xr.Dataset) -> list[str]:
-    """Say what the file of a simulation has when it does not have everything."""
+    """Return a note on what a file keeps that does not keep everything."""
     if result.sizes["round"] > 1 and "age_curve" in result and "participation" in result:
         return []
     held = "totals and some curves" if result.sizes["round"] > 1 else "totals only"
@@ -74,7 +74,7 @@ def _missing(result: xr.Dataset) -> list[str]:
 
 
 def _curves(result: xr.Dataset, clients: int) -> list[Chart]:
-    """Return the curves the file holds; one of a single point would say nothing."""
+    """Return the curves of the file; those of a single point are left out."""
     if result.sizes["round"] < 2:
         return []
     charts = parts.regret_charts(result, "_curve")

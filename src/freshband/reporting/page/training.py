@@ -1,4 +1,4 @@
-"""What the file of one training run has to show."""
+"""The part of the page on one run of training."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def show_training(result: xr.Dataset, path: Path, title: str) -> parts.Part:
         played = f"{rounds:,} of {config['rounds']:,} rounds"
         notes.insert(0, "The run is not finished: this is what its last checkpoint holds.")
     if result.contributions.isnull().all():
-        notes.append("Nobody asked for contributions in this run, so none were computed.")
+        notes.append("This run did not use contributions, so none were computed.")
     again, repeat = "The same again", parts.repeat_with("train", path, result)
     if path.name == "run.json":
         again = "Go on with it"
@@ -75,7 +75,7 @@ def show_training(result: xr.Dataset, path: Path, title: str) -> parts.Part:
 
 
 def _policy_of(config: dict[str, Any]) -> str:
-    """Return the policy's name, also of one that is not known here."""
+    """Return the policy's name, also of a policy that is not registered here."""
     try:
         return Training.as_stored(config).policy().name
     except FreshbandError:
@@ -83,7 +83,7 @@ def _policy_of(config: dict[str, Any]) -> str:
 
 
 def training_defaults() -> dict[str, Any]:
-    """Return the settings of a run for which nobody chose anything."""
+    """Return the default settings of a run."""
     return Training().model_dump(mode="json")
 
 
@@ -155,7 +155,7 @@ def client_map(
 
 
 def contribution_maps(runs: Mapping[str, xr.Dataset], start: str = "") -> list[Chart]:
-    """Return who contributed when, for the policies that computed it; an empty list for none."""
+    """Return contributions over time of the policies that computed them, if any did."""
     valued = {
         name: one.contributions for name, one in runs.items() if one.contributions.notnull().any()
     }

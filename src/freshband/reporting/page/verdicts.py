@@ -1,4 +1,4 @@
-"""What ``freshband reproduce`` writes beside results: verdicts, and what was tried."""
+"""The parts of the page on what ``freshband reproduce`` writes beside results."""
 
 from __future__ import annotations
 
