@@ -16,6 +16,7 @@ from freshband.cli.settings import (
     Where,
     WhereOption,
     check_options,
+    check_outputs,
     given_options,
 )
 from freshband.cli.tables import print_policies, print_written
@@ -127,12 +128,8 @@ def compare(
     need_extra()
     from freshband.federated.comparison import compare as train_all
     from freshband.federated.comparison import save_comparison, summarise_comparison
-    from freshband.files import check_writable
 
-    if out is not None:
-        check_writable(out)
-    if plot is not None:
-        _check_plot(plot, out)
+    check_outputs(out, plot)
     request, facts = _request(context.params, given_options(context))
     where: dict[str, Any] = {"backend": backend.value, "address": address, "gpus": gpus}
     with made_with(like, facts):
@@ -149,14 +146,6 @@ def compare(
     else:
         _print_table(result)
         print_written([out, plot])
-
-
-def _check_plot(plot: Path, out: Path | None) -> None:
-    from freshband.reporting.curves import check_figure
-
-    check_figure(plot)
-    if out is not None and out.resolve() == plot.resolve():
-        raise ParameterError(f"--out and --plot must name two files, got {plot} twice")
 
 
 def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -6,6 +6,7 @@ import ast
 import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +19,7 @@ __all__ = [
     "Where",
     "WhereOption",
     "check_options",
+    "check_outputs",
     "given_options",
     "read_number",
     "read_setting",
@@ -59,6 +61,20 @@ def given_options(context: typer.Context) -> set[str]:
     """Return the options that the command line gives, not left at their defaults."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+
+
+def check_outputs(out: Path | None, plot: Path | None) -> None:
+    """Refuse files that cannot be written, before any run begins."""
+    from freshband.files import check_writable
+
+    if out is not None:
+        check_writable(out)
+    if plot is not None:
+        from freshband.reporting.curves import check_figure
+
+        check_figure(plot)
+        if out is not None and out.resolve() == plot.resolve():
+            raise ParameterError(f"--out and --plot must name two files, got {plot} twice")
 
 
 def read_number(text: str | float) -> Any:

@@ -17,6 +17,7 @@ from freshband.cli.settings import (
     Where,
     WhereOption,
     check_options,
+    check_outputs,
     given_options,
     read_settings,
 )
@@ -32,14 +33,7 @@ __all__ = ["simulate"]
 _SPARE = ("M rounds/s", "Jain", "oldest", "delay", "alarms", "cum. variance", "vs rotate")
 
 
-class Measure(StrEnum):
-    """What the plot shows."""
-
-    regret = "regret"
-    regret_rotate = "regret_rotate"
-    regret_fixed = "regret_fixed"
-    age = "age"
-    variance = "variance"
+Measure = StrEnum("Measure", ["regret", "regret_rotate", "regret_fixed", "age", "variance"])
 
 
 def simulate(
@@ -123,11 +117,9 @@ def simulate(
     from freshband import save_result, summarise
     from freshband import simulate as run_simulation
     from freshband.channels.base import at_most, build
-    from freshband.files import check_writable
     from freshband.plugins import made_with
 
-    if out is not None:
-        check_writable(out)
+    check_outputs(out, plot)
     channel_options, policy_options = read_settings(settings or [])
     check_options(policy_options, [name.strip() for name in policies.split(",")], policy_options)
     request: dict[str, Any] = {
@@ -152,14 +144,14 @@ def simulate(
         if like is None and "rounds" not in given:
             request["rounds"] = at_most(rounds, model)
         if plot is not None:
-            _check_plot(plot, out, measure.value, has_means=model.has_means)
+            from freshband.reporting.curves import check_measure, draw_curves, save_figure
+
+            check_measure(measure.value, has_means=model.has_means)
         where: dict[str, Any] = {"threads": threads, "backend": backend.value, "address": address}
         result = run_simulation(model, **request, **where, progress=not quiet)
     if out is not None:
         save_result(result, out)
     if plot is not None:
-        from freshband.reporting.curves import draw_curves, save_figure
-
         save_figure(draw_curves(result, measure.value, log=log), plot)
     if output is Format.json:
         sys.stdout.write(json.dumps(summarise(result), indent=2) + "\n")
@@ -186,16 +178,6 @@ def _repeat(
         typer.echo(f"note: {note}", err=True)
     wanted = {name: request[name] if name in given else value for name, value in saved.items()}
     return wanted, result.attrs
-
-
-def _check_plot(plot: Path, out: Path | None, measure: str, *, has_means: bool) -> None:
-    """Refuse what cannot be drawn before any run begins."""
-    from freshband.reporting.curves import check_figure, check_measure
-
-    check_figure(plot)
-    check_measure(measure, has_means=has_means)
-    if out is not None and out.resolve() == plot.resolve():
-        raise ParameterError(f"--out and --plot must name two files, got {plot} twice")
 
 
 def _print_table(result: xr.Dataset) -> None:
