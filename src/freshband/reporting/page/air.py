@@ -93,13 +93,12 @@ def _stack(panels: list[str], height: int, rounds: int, n_channels: int) -> go.L
             domain=domain,
         )  # fmt: skip
         layout["annotations"].append(
-            {
-                "text": f"<b>{_TITLES[panel]}</b>",
-                **{"xref": "paper", "yref": "paper", "x": 0, "y": top},
-                **{"xanchor": "left", "yanchor": "bottom", "showarrow": False},
-                "font": {"size": 12, "color": "var(--ink)"},
-            }
-        )
+            go.layout.Annotation(
+                text=f"<b>{_TITLES[panel]}</b>", font={"size": 12, "color": "var(--ink)"},
+                x=0, y=top, xref="paper", yref="paper", xanchor="left", yanchor="bottom",
+                showarrow=False,
+            )
+        )  # fmt: skip
     ends = [0.5, rounds + 0.5]
     layout["xaxis"] = axis("round", whole=rounds, showgrid=False, anchor=f"y{n}", range=ends)
     return go.Layout(layout)
