@@ -24,7 +24,6 @@ __all__ = [
     "read_number",
     "read_setting",
     "read_settings",
-    "read_value",
 ]
 
 
@@ -105,15 +104,15 @@ def read_setting(setting: str, form: str) -> tuple[str, str, Any]:
     before, _, key = name.strip().rpartition(".")
     if not equals or not key:
         raise ParameterError(f"--set must be {form}, got {setting!r}")
-    return before, key, read_value(text)
+    return before, key, _read_value(text)
 
 
-def read_value(text: str) -> Any:
+def _read_value(text: str) -> Any:
     """Return a value as JSON or Python writes it (numbers, truth values, none, lists), else text.
 
     Examples
     --------
-    >>> [read_value(text) for text in (".6", "1_000", "true", "None", "[.1, .9]", "paper")]
+    >>> [_read_value(text) for text in (".6", "1_000", "true", "None", "[.1, .9]", "paper")]
     [0.6, 1000, True, None, [0.1, 0.9], 'paper']
     """
     plain = text.strip()
@@ -134,7 +133,7 @@ def read_value(text: str) -> Any:
 
 
 def read_settings(settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Return the channels' settings and each policy's; `read_value` reads the values.
+    """Return the channels' settings and each policy's; `_read_value` reads the values.
 
     Examples
     --------

@@ -33,7 +33,7 @@ __all__ = ["simulate"]
 _SPARE = ("M rounds/s", "Jain", "oldest", "delay", "alarms", "cum. variance", "vs rotate")
 
 
-Measure = StrEnum("Measure", ["regret", "regret_rotate", "regret_fixed", "age", "variance"])
+_Measure = StrEnum("_Measure", ["regret", "regret_rotate", "regret_fixed", "age", "variance"])
 
 
 def simulate(
@@ -75,12 +75,12 @@ def simulate(
         Path | None, typer.Option(help="Draw curves with standard-error bands (png, pdf, svg).")
     ] = None,
     measure: Annotated[
-        Measure,
+        _Measure,
         typer.Option(
             metavar="MEASURE",  # the names alone would take half of a narrow page
-            help=f"What the plot shows: {', '.join(Measure)}.",
+            help=f"What the plot shows: {', '.join(_Measure)}.",
         ),
-    ] = Measure.regret,
+    ] = _Measure.regret,
     log: Annotated[
         bool,
         typer.Option(

@@ -25,11 +25,11 @@ from freshband.statistics import standard_error
 
 __all__ = ["FIGURES", "draw_experiment"]
 
-Results = Mapping[str, xr.Dataset]
-Place = tuple[str, str]  # data set and air
+_Results = Mapping[str, xr.Dataset]
+_Place = tuple[str, str]  # data set and air
 
 
-def draw_experiment(name: str, results: Results, scale: Scale) -> dict[str, Figure]:
+def draw_experiment(name: str, results: _Results, scale: Scale) -> dict[str, Figure]:
     """Return the figures of an experiment, such as ``"fig2a"``, by their file names without suffix.
 
     ``results`` are its pieces, from `freshband.experiments.base.load_pieces`.
@@ -37,12 +37,12 @@ def draw_experiment(name: str, results: Results, scale: Scale) -> dict[str, Figu
     return {shown: draw(results, scale) for shown, draw in FIGURES[name].items()}
 
 
-def _by_policy(results: Results, scale: Scale) -> Figure:
+def _by_policy(results: _Results, scale: Scale) -> Figure:
     (result,) = results.values()
     return draw_curves(result, "regret_rotate", log=True)
 
 
-def _by_breakpoints(results: Results, scale: Scale) -> Figure:
+def _by_breakpoints(results: _Results, scale: Scale) -> Figure:
     figure = Figure(figsize=(7.0, 4.3), layout="constrained")
     axes = figure.subplots()
     lines = {"unknown": "-", "known": "--"}
@@ -58,7 +58,7 @@ def _by_breakpoints(results: Results, scale: Scale) -> Figure:
     return figure
 
 
-def _by_channel_sets(results: Results, scale: Scale) -> Figure:
+def _by_channel_sets(results: _Results, scale: Scale) -> Figure:
     figure = Figure(figsize=(7.0, 4.3), layout="constrained")
     axes = figure.subplots()
     channels = [int(key.split("-")[3]) for key in results]
@@ -72,7 +72,7 @@ def _by_channel_sets(results: Results, scale: Scale) -> Figure:
     return figure
 
 
-def _accuracy(results: Results, scale: Scale) -> Figure:
+def _accuracy(results: _Results, scale: Scale) -> Figure:
     figure, panels = _panels(_everywhere(scale))
     for place, axes in panels.items():
         _curves(axes, results, scale, place, fig3.ROLES[place[1]], "accuracy")
@@ -80,7 +80,7 @@ def _accuracy(results: Results, scale: Scale) -> Figure:
     return figure
 
 
-def _variance(results: Results, scale: Scale) -> Figure:
+def _variance(results: _Results, scale: Scale) -> Figure:
     figure, panels = _panels(_everywhere(scale))
     for place, axes in panels.items():
         _curves(axes, results, scale, place, fig3.ROLES[place[1]], "cumulative_variance")
@@ -89,7 +89,7 @@ def _variance(results: Results, scale: Scale) -> Figure:
     return figure
 
 
-def _parts(results: Results, scale: Scale) -> Figure:
+def _parts(results: _Results, scale: Scale) -> Figure:
     figure, panels = _panels(parts.PLACES[scale])
     for place, axes in panels.items():
         names, learner = parts.policies(*place), fig3.ROLES[place[1]]["learner, adaptive matching"]
@@ -102,7 +102,7 @@ def _parts(results: Results, scale: Scale) -> Figure:
     return figure
 
 
-def _rules(results: Results, scale: Scale) -> Figure:
+def _rules(results: _Results, scale: Scale) -> Figure:
     figure, panels = _panels([(rules.DATASET[scale], air) for air in AIRS])
     for place, axes in panels.items():
         found = rules.late(results, scale, place[1])
@@ -136,7 +136,7 @@ def _in_percent(axes: Axes) -> None:
     axes.set_ylabel("test accuracy")
 
 
-def _by_air(results: Results, scale: Scale) -> Figure:
+def _by_air(results: _Results, scale: Scale) -> Figure:
     figure = Figure(figsize=(9.5, 4.3), layout="constrained")
     airs = fig4.moving(results)
     axes = figure.subplots()
@@ -164,11 +164,11 @@ def _by_air(results: Results, scale: Scale) -> Figure:
     return figure
 
 
-def _everywhere(scale: Scale) -> list[Place]:
+def _everywhere(scale: Scale) -> list[_Place]:
     return [(dataset, air) for dataset in fig3.DATASETS[scale] for air in AIRS]
 
 
-def _panels(places: Sequence[Place]) -> tuple[Figure, dict[Place, Axes]]:
+def _panels(places: Sequence[_Place]) -> tuple[Figure, dict[_Place, Axes]]:
     """Return a figure with two panels per row, and the panel of each place."""
     rows = math.ceil(len(places) / 2)
     figure = Figure(figsize=(9.5, 3.6 * rows), layout="constrained")
@@ -180,9 +180,9 @@ def _panels(places: Sequence[Place]) -> tuple[Figure, dict[Place, Axes]]:
 
 def _curves(
     axes: Axes,
-    results: Results,
+    results: _Results,
     scale: Scale,
-    place: Place,
+    place: _Place,
     roles: Mapping[str, str],
     measure: str,
     styles: Sequence[tuple[str, str]] | None = None,
@@ -213,7 +213,7 @@ def _points(
     )  # fmt: skip
 
 
-def _finish(axes: Axes, measure: str, results: Results) -> None:
+def _finish(axes: Axes, measure: str, results: _Results) -> None:
     runs = next(iter(results.values())).sizes["run"]
     axes.set_ylabel(measure)
     axes.axhline(0, color="0.4", linewidth=0.6)
@@ -222,7 +222,7 @@ def _finish(axes: Axes, measure: str, results: Results) -> None:
     axes.legend(frameon=False, fontsize=8)
 
 
-FIGURES: Mapping[str, Mapping[str, Callable[[Results, Scale], Figure]]] = {
+FIGURES: Mapping[str, Mapping[str, Callable[[_Results, Scale], Figure]]] = {
     "fig2a": {"regret-by-policy": _by_policy},
     "fig2b": {"regret-by-breakpoints": _by_breakpoints},
     "fig2c": {"regret-by-channel-sets": _by_channel_sets},

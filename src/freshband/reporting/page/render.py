@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from freshband import __version__
@@ -37,7 +36,7 @@ def render_page(name: str, parts: Sequence[Part], left_out: Sequence[str]) -> st
         left_out=left_out,
         counts=_count(parts),
         version=__version__,
-        style=Markup(_read("page.css")),
+        style=_read("page.css"),
         scripts=[_script(get_plotlyjs()), _script(_read("page.js"))],
         figures={
             f"r{place}-{chart.key}": chart.to_json()
@@ -57,10 +56,10 @@ def _read(name: str) -> str:
     return (files("freshband.reporting.page") / name).read_text(encoding="utf-8")
 
 
-def _script(text: str) -> Markup:
+def _script(text: str) -> str:
     """Return a script that cannot end its element early, with line ends as the browser has them."""
     plain = text.replace("\r\n", "\n").replace("\r", "\n")
-    return Markup(plain.replace("</script", "<\\/script"))
+    return plain.replace("</script", "<\\/script")
 
 
 def _digest(text: str) -> str:
