@@ -19,11 +19,12 @@ def _simulation(part: dict[str, Any]) -> str:
     air = part["air_ns_per_round"]
     return (
         "## Simulation\n\n"
-        "The yardstick is the mere drawing of the air, `rng.random((T, N)) < means`: no simulation "
-        f"can be faster. {part['setting']}; a run opens the air, draws it, plays the policy, ages "
-        f"the clients and measures. The air alone: {air:.1f} ns a round.\n\n"
+        "The air is the channel environment. The lower limit is the time it takes to draw the air, "
+        "`rng.random((T, N)) < means`: no simulation can be faster. "
+        f"{part['setting']}; a run opens the air, draws it, plays the policy, ages "
+        f"the clients and measures. Drawing the air alone takes {air:.1f} ns per round.\n\n"
         + _table(
-            ["policy", "ns a round", "times the air"],
+            ["policy", "ns per round", "times the air"],
             [
                 [f"`{name}`", f"{row['ns_per_round']:.0f}", f"{row['times_air']:.1f}"]
                 for name, row in rows
@@ -35,14 +36,14 @@ def _simulation(part: dict[str, Any]) -> str:
 def _smpybandits(part: dict[str, Any]) -> str:
     return (
         "## Against SMPyBandits\n\n"
-        f"One run of GLR-UCB with one client, five channels and {part['rounds']:,} rounds; ours "
-        "always takes the exact test. SMPyBandits 0.9.7 plays one arm a round, so we do too. By "
-        "default it tests only every 10th observation and every 10th split; its plain GLR-UCB uses "
-        "the Gaussian divergence. Its cost grows with "
-        "the square of the time between changes, so its rows are means over five (or two) "
-        "instances, the exact one a single run timed apart.\n\n"
+        f"One run of GLR-UCB with one client, five channels and {part['rounds']:,} rounds; "
+        "freshband always uses the exact test. SMPyBandits 0.9.7 plays one arm per round, so "
+        "freshband does too. By default SMPyBandits tests only every 10th observation and every "
+        "10th split; its plain GLR-UCB uses the Gaussian divergence. Its cost grows with the "
+        "square of the time between changes, so its rows are means over five (or two) instances; "
+        "the row with the exact test is a single run, timed separately.\n\n"
         + _table(
-            ["its setting", "SMPyBandits", "freshband", "ratio"],
+            ["setting of SMPyBandits", "SMPyBandits", "freshband", "ratio"],
             [
                 [
                     name,
@@ -58,7 +59,7 @@ def _smpybandits(part: dict[str, Any]) -> str:
 
 def _scaling(part: dict[str, Any]) -> str:
     horizon = _table(
-        ["rounds", "ns a round", "times the shortest", "peak memory", "state"],
+        ["rounds", "ns per round", "times the shortest", "peak memory", "state"],
         [
             [
                 f"{int(rounds):,}",
@@ -71,7 +72,7 @@ def _scaling(part: dict[str, Any]) -> str:
         ],
     )
     channels = _table(
-        ["channels", "clients", "µs a round", "ns a round and channel"],
+        ["channels", "clients", "µs per round", "ns per round and channel"],
         [
             [
                 n,
@@ -91,10 +92,10 @@ def _scaling(part: dict[str, Any]) -> str:
 
 def _coordinator(part: dict[str, Any]) -> str:
     return (
-        "## Coordinator\n\n`plan()` and `observe()` called from Python, once a round; nearly all "
-        "of it is handing arrays to compiled code.\n\n"
+        "## Coordinator\n\n`plan()` and `observe()` called from Python, once per round; nearly all "
+        "of the time is spent on handing arrays to compiled code.\n\n"
         + _table(
-            ["policy and size", "µs a round"],
+            ["policy and size", "µs per round"],
             [[name, f"{row['us_per_round']:.0f}"] for name, row in part.items()],
         )
     )
@@ -103,8 +104,8 @@ def _coordinator(part: dict[str, Any]) -> str:
 def _detector(part: dict[str, Any]) -> str:
     names = list(dict.fromkeys(name for row in part["rows"].values() for name in row))
     return (
-        "## Detector\n\nNanoseconds an observation against the length of the stream "
-        f"({part['setting']}). freshband and the scans take the same decision at every "
+        "## Detector\n\nNanoseconds per observation against the length of the stream "
+        f"({part['setting']}). freshband and the scans make the same decision at every "
         "observation. changepoint-online (Python) and focus-cpt (C++, called from Python) compute "
         "the statistic of FOCuS at every observation, over the same splits.\n\n"
         + _table(
@@ -119,7 +120,7 @@ def _detector(part: dict[str, Any]) -> str:
 
 def _training(part: dict[str, Any]) -> str:
     race = _table(
-        ["contestant", "seconds a round", "times the plain loop"],
+        ["contestant", "seconds per round", "times the plain loop"],
         [
             [name, f"{row['seconds']:.2f}", f"{row['times_plain']:.2f}"]
             for name, row in part["rows"].items()
@@ -128,21 +129,21 @@ def _training(part: dict[str, Any]) -> str:
     small, crowd = part["small"], part["crowd"]
     return (
         "## Training on a CPU\n\n"
-        f"{part['setting']}. The plain loop is what one writes first: one client after another, a "
-        "deep copy of the model for each, `torch.optim.SGD`, one thread. Everybody begins with "
-        "the same weights and batches, and the models after the first round agree to a thousandth "
-        "of the way it moved them. Flower trains two clients at a time with Ray, pfl one; ours are "
-        "whole rounds with scheduling, checks and aggregation.\n\n"
+        f"{part['setting']}. The plain loop is the obvious program: one client after another, a "
+        "deep copy of the model for each, `torch.optim.SGD`, one thread. All begin with the same "
+        "weights and batches, and after the first round the models differ by at most a thousandth "
+        "of the distance that the round moved them. Flower trains two clients at a time with Ray, "
+        "pfl one; rounds of freshband are whole, with scheduling, checks and aggregation.\n\n"
         f"{race}\n\n"
         "A round's multiplications alone, on two threads, take "
         f"{part['limit_s']:.2f} s as products of 1024×1024 matrices, the best this machine does, "
         f"and {part['im2col_s']:.2f} s in the sizes im2col makes of the convolutions: freshband "
         f"with two workers runs at {part['share_of_limit']:.0%} of the former. Valuing "
-        "every client's contribution, leave-one-out errors and all, adds "
+        "every client's contribution, including leave-one-out errors, adds "
         f"{part['contribution_share']:.0%} to a round.\n\n"
-        "Smaller things, training alone unless it says more:\n\n"
+        "Smaller runs; rows without a remark are training alone:\n\n"
         + _table(
-            ["run", "a round"],
+            ["run", "per round"],
             [
                 ["digits, 10 clients, small CNN", f"{small['training']:.1f} ms"],
                 ["… with contributions", f"{small['with contributions']:.1f} ms"],
@@ -192,15 +193,15 @@ def _gpu(part: dict[str, Any]) -> str:
         + ", ".join(f"{large[f'{n} clients']:.0f}" for n in (1, 5, 10, 20))
         + f" ms. Leave-one-out errors of 20 clients on 160 samples each take {small['trials']:.1f} "
         f"and {large['trials']:.1f} ms, a test set of 10,000 {small['exam']:.1f} and "
-        f"{large['exam']:.0f} ms. Several whole runs in one batch, rounds of a run a second "
-        "over all of them:\n\n"
+        f"{large['exam']:.0f} ms. Several whole runs in one batch, in rounds per second "
+        "summed over the runs:\n\n"
         + _table(["model", "1 run", "4 runs", "8 runs"], batches)
         + "\n\nOne run of ResNet-18 fills the GPU; batching runs of cnn8 gains a fifth."
     )
 
 
 def flower_table(part: dict[str, Any]) -> str:
-    """Return seconds a round over Flower, and the scheduler's part of them, as a table."""
+    """Return seconds per round over Flower, and the scheduler's part of them, as a table."""
     ways = ("one process", "simulation", "deployment")
 
     def seconds(found: dict[str, Any], way: str) -> str:
@@ -237,10 +238,10 @@ def flower_table(part: dict[str, Any]) -> str:
 def _flower(part: dict[str, Any]) -> str:
     return (
         "## Over Flower\n\n"
-        f"Seconds a round of digits with flwr {part['flwr']}, everything on this machine: in one "
+        f"Seconds per round of digits with flwr {part['flwr']}, all on this machine: in one "
         "process, in Flower's simulation engine, and as one SuperLink and a SuperNode for each "
         "client, with TLS and keys. Medians over rounds, without the first one, in which "
-        "processes start, and the last, which looks at the test set. The scheduler's part is "
+        "processes start, and the last, which evaluates the test set. The scheduler's part is "
         "planning and learning from acknowledgements. Measured with `python -m benchmarks "
         "flower`.\n\n" + flower_table(part)
     )
@@ -264,8 +265,8 @@ def write_page(results: dict[str, Any], path: Path | None) -> str:
     versions = ", ".join(f"{name} {machine[name]}" for name in ("python", "numpy", "numba"))
     head = (
         "# Benchmarks\n\nEvery table is one run on one machine; its rows were timed in turn and "
-        "are medians, so compare within a table. Measured with `make bench`; this page is written "
-        "by `python -m benchmarks --write` from `benchmarks/results.json`.\n\n"
+        "are medians, so compare rows within a table. Measured with `make bench`; this page is "
+        "written by `python -m benchmarks --write` from `benchmarks/results.json`.\n\n"
         f"Machine: {machine['cpu']}, {machine['cores']} cores; {versions}."
     )
     parts = [_SECTIONS[name](results[name]) for name in _SECTIONS if results.get(name)]

@@ -18,6 +18,7 @@ from freshband.federated import Federation, Training
 from freshband.federated.contribution import fedce_contributions
 from freshband.federated.leaving_out import distances_to_rest
 from freshband.federated.shapley import shapley_contributions
+from freshband.statistics import standard_error
 
 RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 10
 CLIENTS, ROUNDS = 5, 20
@@ -56,5 +57,5 @@ for run in range(RUNS):
 
 print("rank correlation with the exact Shapley value")
 for name, values in found.items():
-    error = np.std(values, ddof=1) / np.sqrt(len(values))
+    error = standard_error(values)
     print(f"  {name:18} {np.mean(values):+.2f} ± {error:.2f}  ({len(values)} rounds)")

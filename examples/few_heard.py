@@ -22,13 +22,14 @@ import numpy as np
 from freshband.experiments.training import needed_rounds
 from freshband.federated import Training
 from freshband.federated.comparison import compare, load_comparison, measure_comparison
+from freshband.statistics import standard_error
 
 SCHEDULERS = ("random", "bayes+priority")
 
 
 def written(values: np.ndarray) -> str:
     """Return mean and standard error in percent."""
-    return f"{100 * values.mean():.1f} ± {100 * values.std(ddof=1) / len(values) ** 0.5:.1f}"
+    return f"{100 * values.mean():.1f} ± {100 * standard_error(values):.1f}"
 
 
 def main(runs: int = 4, rounds: int = 150) -> None:
@@ -70,7 +71,7 @@ def summarise(path: str) -> None:
     for name, curves in zip(accuracy.policy.values, accuracy.values, strict=True):
         cells = [written(np.nanmean(part, axis=1)) for part in (curves, curves[:, -100:])]
         needed = np.array(needed_rounds(curves, first))
-        error = needed.std(ddof=1) / len(needed) ** 0.5
+        error = standard_error(needed)
         print(f"| `{name}` | {' | '.join(cells)} | {needed.mean():.2f} ± {error:.2f} |")
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from freshband.federated import Federation, Training, load_dataset, train_together
+from freshband.statistics import standard_error
 
 CLIENTS, ROUNDS = 20, 150
 BETAS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
@@ -100,7 +101,7 @@ def main(runs: int = 16, picture: str = "priority-tradeoff.png") -> None:
     names = [(family, name) for family, variants in FAMILIES.items() for name in variants]
     difference = results - results[:, [names.index(("age matching", ""))]]
     mean = difference.mean(axis=0)
-    error = difference.std(axis=0, ddof=1) / np.sqrt(runs) if runs > 1 else 0 * mean
+    error = np.nan_to_num(standard_error(difference))
     draw(names, mean, error, runs).savefig(picture, dpi=200)
     print("| matching | | cumulative variance | mean accuracy, points |\n| --- | --- | --- | --- |")
     for (family, name), m, e in zip(names, mean, error, strict=True):

@@ -15,6 +15,7 @@ from freshband import theory
 from freshband.channels import Table
 from freshband.reporting.bounds import draw_bounds
 from freshband.reporting.curves import COLOURS, save_figure
+from freshband.statistics import standard_error
 
 QUICK = False  # the tests draw small pictures
 GREY = "#777777"
@@ -172,7 +173,7 @@ def lower_bounds() -> Figure:
         )
         for name in policies:
             values = result.regret.sel(policy=name).values
-            found[name].append((values.mean(), values.std(ddof=1) / len(values) ** 0.5))
+            found[name].append((values.mean(), standard_error(values)))
     for colour, (name, values) in zip(COLOURS, found.items(), strict=False):
         mean, error = np.array(values).T
         axes.errorbar(horizons, mean, error, color=colour, marker=".", capsize=2, label=name)

@@ -55,7 +55,14 @@ def test_every_option_is_explained(shell: Shell) -> None:
 
 def test_defaults_are_shown(shell: Shell) -> None:
     text = shell("simulate", "--help").out
-    for default in ("20000", "10", "piecewise", "random,m-exp3,glr-cucb", "(one a core)", "table"):
+    for default in (
+        "20000",
+        "10",
+        "piecewise",
+        "random,m-exp3,glr-cucb",
+        "(one per core)",
+        "table",
+    ):
         assert f"[default: {default}]" in text
 
 

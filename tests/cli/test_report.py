@@ -106,8 +106,11 @@ def test_nothing_to_show(shell: Shell) -> None:
     assert list(Path.cwd().iterdir()) == []
 
 
-def test_without_plotly(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+@pytest.mark.parametrize("missing", ["plotly.offline", "jinja2"])
+def test_without_the_extra(shell: Shell, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, "freshband.reporting.page.render", raising=False)
     assert shell.refuses("report", ".") == (
-        "a report needs plotly; install it with: pip install 'freshband[report]'"
+        f"a report needs {missing.partition('.')[0]}; install it with: "
+        "pip install 'freshband[report]'"
     )

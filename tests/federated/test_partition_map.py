@@ -24,10 +24,10 @@ def test_the_map_shows_the_counts() -> None:
     assert figure.get_suptitle().startswith("animals: ")
 
 
-def test_the_summary_counts_classes_in_effect() -> None:
+def test_the_summary_has_the_effective_number_of_classes() -> None:
     parts = Partition(train=[[0, 1], [2, 3]], val=[[], []])  # type: ignore[arg-type,list-item]
     figure = draw([0, 1, 2, 2], parts)
-    summary = "1.5 of 3 classes a client in effect, 2 samples each"
+    summary = "effectively 1.5 of 3 classes per client, 2 samples each"
     assert figure.get_suptitle() == summary
     assert len(figure.axes[0].patches) == 2  # no validation, no bars of it
 

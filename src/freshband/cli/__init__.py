@@ -1,1 +1,1 @@
-"""The command line: ``freshband``, one command a file."""
+"""The command line: ``freshband``, one command per file."""

@@ -1,4 +1,4 @@
-"""Wires the commands together; heavy imports wait inside the commands, so help is instant."""
+"""The program with all commands; heavy imports are inside the commands, so help is instant."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Annotated, Final, cast
 import typer
 
 from freshband import __version__
-from freshband.cli import bounds as bounds_command
-from freshband.cli import compare as compare_command
-from freshband.cli import flower as flower_command
-from freshband.cli import list as list_command
-from freshband.cli import report as report_command
-from freshband.cli import reproduce as reproduce_command
-from freshband.cli import show as show_command
-from freshband.cli import simulate as simulate_command
-from freshband.cli import train as train_command
+from freshband.cli import flower
+from freshband.cli.bounds import bounds
+from freshband.cli.compare import compare
 from freshband.cli.folding import Command, Group
+from freshband.cli.list import list_things
+from freshband.cli.report import report
+from freshband.cli.reproduce import ReproduceCommand, reproduce
+from freshband.cli.show import show
+from freshband.cli.simulate import simulate
+from freshband.cli.train import train
 from freshband.errors import FreshbandError, ParameterError
 from freshband.plugins import import_file
 
@@ -51,15 +51,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("simulate", cls=Command)(simulate_command.simulate)
-app.command("train", cls=Command)(train_command.train)
-app.command("compare", cls=Command)(compare_command.compare)
-app.command("reproduce", cls=reproduce_command.ReproduceCommand)(reproduce_command.reproduce)
-app.command("report", cls=Command)(report_command.report)
-app.command("bounds", cls=Command)(bounds_command.bounds)
-app.command("show", cls=Command)(show_command.show)
-app.command("list", cls=Command)(list_command.list_things)
-app.add_typer(flower_command.app, name="flower")
+for _command in (simulate, train, compare, report, bounds, show):
+    app.command(cls=Command)(_command)
+app.command(cls=ReproduceCommand)(reproduce)
+app.command("list", cls=Command)(list_things)
+app.add_typer(flower.app, name="flower")
 
 
 def _print_version(wanted: bool) -> None:
@@ -86,7 +82,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Hold the options of the program itself."""
+    """Read the options of the program itself."""
     for path in plugins or []:
         import_file(path)
 
@@ -108,7 +104,7 @@ def main() -> None:
 
 
 def _check_completion() -> None:
-    """Refuse to complete for bash where it did not say what; typer would fail with a traceback."""
+    """Refuse to complete for bash without the words to complete; typer would show a traceback."""
     if os.environ.get(_COMPLETE) != "complete_bash":
         return
     if "COMP_WORDS" not in os.environ or not os.environ.get("COMP_CWORD", "").isdecimal():

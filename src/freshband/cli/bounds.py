@@ -1,4 +1,4 @@
-"""``freshband bounds``: what theory says of a setting, beside a short simulation."""
+"""``freshband bounds``: theoretical bounds on regret beside a short simulation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freshband.cli.settings import Format, read_number
+from freshband.cli.options import Output, Quiet, count
+from freshband.cli.settings import Format
+from freshband.cli.tables import make_table, open_console, print_written
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -22,46 +24,29 @@ __all__ = ["bounds"]
 
 
 def bounds(
-    clients: Annotated[
-        int, typer.Option(parser=read_number, metavar="<int>", help="Number of clients M.")
-    ] = 2,
-    n_channels: Annotated[
-        int, typer.Option(parser=read_number, metavar="<int>", help="Number of channels N.")
-    ] = 5,
-    rounds: Annotated[
-        int, typer.Option(parser=read_number, metavar="<int>", help="Number of rounds T.")
-    ] = 20_000,
+    clients: Annotated[int, count("Number of clients M.")] = 2,
+    n_channels: Annotated[int, count("Number of channels N.")] = 5,
+    rounds: Annotated[int, count("Number of rounds T.")] = 20_000,
     breakpoints: Annotated[
-        int,
-        typer.Option(
-            parser=read_number,
-            metavar="<int>",
-            help="Breakpoints of the air; the theorems' C_T is one more.",
-        ),
+        int, count("Number of breakpoints of the air; the theorems' C_T is one more.")
     ] = 5,
     policies: Annotated[
         str, typer.Option(help="Policies to simulate, as in 'freshband simulate'.")
     ] = "random,m-exp3,glr-cucb:paper,glr-cucb",
-    runs: Annotated[
-        int, typer.Option(parser=read_number, metavar="<int>", help="Independent runs.")
-    ] = 5,
-    seed: Annotated[
-        int,
-        typer.Option(
-            parser=read_number, metavar="<int>", help="The one seed everything derives from."
-        ),
-    ] = 0,
-    output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
+    runs: Annotated[int, count("Number of independent runs.")] = 5,
+    seed: Annotated[int, count("The one seed everything derives from.")] = 0,
+    output: Output = Format.table,
     plot: Annotated[
         Path | None, typer.Option(help="Draw regret with the bounds in it (png, pdf, svg).")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Print every bound on AoI regret, as printed and corrected, beside a short simulation.
 
-    Lower bounds are about the worst air for the purpose, not the simulated one. Upper bounds use
-    the means of the simulated air. A bound no policy can exceed anyway [bold]says nothing[/bold],
-    and one whose conditions fail proves nothing: both are marked.
+    Lower bounds are about the air (channel environment) that is worst for a policy, not the
+    simulated one. Upper bounds use the means of the simulated air. A bound that no policy can
+    exceed anyway [bold]says nothing[/bold], and one whose conditions fail proves nothing: both are
+    marked.
 
     [bold]Examples[/bold]
 
@@ -93,8 +78,7 @@ def bounds(
         sys.stdout.write(json.dumps(_report(setting, air, entries, result), indent=2) + "\n")
     else:
         _print_tables(setting, air, entries, result)
-        if plot is not None:
-            typer.echo(f"wrote {plot}")
+        print_written([plot])
 
 
 def _means(model: ChannelModel, rounds: int, runs: int, seed: int) -> Any:
@@ -152,44 +136,37 @@ def _report(
 def _print_tables(
     setting: tuple[int, int, int, int], air: Air, entries: list[BoundEntry], result: xr.Dataset
 ) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     from freshband import summarise
+    from freshband.reporting.numbers import counted, with_digits
 
-    console = Console()
-    if not console.is_terminal:  # a pipe has no width: do not fold the tables to 80 columns
-        console = Console(width=200)
+    clients, n_channels, rounds, segments = setting
     gap = f"{air.gap:.3g}" if math.isfinite(air.gap) else "none"
-    table = Table(
-        title=f"AoI regret: {setting[0]} clients, {setting[1]} channels, {setting[2]:,} rounds, "
-        f"{setting[3]} segment{'s' if setting[3] > 1 else ''}",
-        caption=f"air of the simulation: least mean {air.worst:.3g}, least of the oracle's "
-        f"{air.best:.3g}, least gap {gap}",
-    )
-    for heading in ("result", "variant", "bound", "about", "but"):
-        table.add_column(heading, overflow="fold")
-    table.columns[2].justify = "right"
+    rows = []
     for entry in entries:
         sign = "≥" if entry.bound.kind == "lower" else "≤"
         doubts = [f"fails: {name}" for name in entry.bound.failing]
         if _says_nothing(entry, entries):
             doubts.append("says nothing")
         value = float(entry.bound.value)
-        number = f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
-        table.add_row(
-            entry.result, entry.variant, f"{sign} {number}", entry.about, "; ".join(doubts)
+        bound = f"{sign} {with_digits(value, 1 if value < 1000 else 0)}"
+        rows.append((entry.result, entry.variant, bound, entry.about, "; ".join(doubts)))
+    console = open_console()
+    console.print(
+        make_table(
+            f"AoI regret: {clients} clients, {n_channels} channels, {rounds:,} rounds, "
+            f"{counted(segments, 'segment')}",
+            ("result", "variant", "bound", "about", "but"),
+            rows,
+            caption=f"air of the simulation: least mean {air.worst:.3g}, least of the oracle's "
+            f"{air.best:.3g}, least gap {gap}",
+            right=["bound"],
         )
-    console.print(table)
-    simulated = Table(title=f"simulated: piecewise air, {result.sizes['run']} runs")
-    simulated.add_column("policy", overflow="fold")
-    for heading in ("regret, oracle by age", "regret, oracle by turns"):
-        simulated.add_column(heading, justify="right", overflow="fold")
-    for name, row in summarise(result)["policies"].items():
-        simulated.add_row(name, _cell(row["regret"]), _cell(row["regret_rotate"]))
-    console.print(simulated)
-
-
-def _cell(value: dict[str, float | None]) -> str:
-    error = f" ± {value['se']:,.0f}" if value["se"] is not None else ""
-    return f"{value['mean']:,.0f}{error}"
+    )
+    regrets = {"regret": "regret, oracle by age", "regret_rotate": "regret, oracle by turns"}
+    simulated = [
+        (name, *(with_digits(row[one]["mean"], 0, row[one]["se"]) for one in regrets))
+        for name, row in summarise(result)["policies"].items()
+    ]
+    title = f"simulated: piecewise air, {result.sizes['run']} runs"
+    head = ("policy", *regrets.values())
+    console.print(make_table(title, head, simulated, right=head[1:]))

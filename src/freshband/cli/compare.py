@@ -16,8 +16,10 @@ from freshband.cli.settings import (
     Where,
     WhereOption,
     check_options,
+    check_outputs,
     given_options,
 )
+from freshband.cli.tables import print_policies, print_written
 from freshband.cli.training import merge_layers, need_extra, read_file, read_like, read_sets
 from freshband.errors import ParameterError
 from freshband.plugins import made_with
@@ -126,12 +128,8 @@ def compare(
     need_extra()
     from freshband.federated.comparison import compare as train_all
     from freshband.federated.comparison import save_comparison, summarise_comparison
-    from freshband.files import check_writable
 
-    if out is not None:
-        check_writable(out)
-    if plot is not None:
-        _check_plot(plot, out)
+    check_outputs(out, plot)
     request, facts = _request(context.params, given_options(context))
     where: dict[str, Any] = {"backend": backend.value, "address": address, "gpus": gpus}
     with made_with(like, facts):
@@ -146,15 +144,8 @@ def compare(
     if output is Format.json:
         sys.stdout.write(json.dumps(summarise_comparison(result), indent=2) + "\n")
     else:
-        _print_table(result, [path for path in (out, plot) if path is not None])
-
-
-def _check_plot(plot: Path, out: Path | None) -> None:
-    from freshband.reporting.curves import check_figure
-
-    check_figure(plot)
-    if out is not None and out.resolve() == plot.resolve():
-        raise ParameterError(f"--out and --plot must name two files, got {plot} twice")
+        _print_table(result)
+        print_written([out, plot])
 
 
 def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -207,35 +198,11 @@ def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], d
 # ------------------------------------------------------------------------------------------ table
 
 
-def _print_table(result: xr.Dataset, written: list[Path]) -> None:
-    from rich.console import Console
-    from rich.measure import Measurement
-    from rich.table import Table
-
+def _print_table(result: xr.Dataset) -> None:
     from freshband.federated.comparison import summarise_comparison
 
     summary = summarise_comparison(result)
-    columns = _columns(summary["policies"])
-    console = Console()
-    if not console.is_terminal:  # a pipe has no width: do not fold the table to 80 columns
-        console = Console(width=200)
-    dropped: list[str] = []
-    while True:
-        table = Table(title=_title(summary), caption=_caption(summary, dropped))
-        table.add_column("policy", no_wrap=True)
-        for heading in columns:
-            table.add_column(heading, justify="right", overflow="fold")
-        for i, name in enumerate(summary["policies"]):
-            table.add_row(name, *(column[i] for column in columns.values()))
-        width = Measurement.get(console, console.options.update(max_width=1000), table).maximum
-        spare = [heading for heading in _SPARE if heading in columns]
-        if width <= console.width or not spare:
-            break
-        del columns[spare[0]]
-        dropped.append(spare[0])
-    console.print(table)
-    for path in written:
-        console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+    print_policies(_title(summary), _caption(summary), _columns(summary["policies"]), _SPARE)
 
 
 def _columns(rows: dict[str, Any]) -> dict[str, list[str]]:
@@ -251,24 +218,24 @@ def _columns(rows: dict[str, Any]) -> dict[str, list[str]]:
         "cum. variance": ("cumulative_variance", 1),
         "Jain": ("jain", 3),
     }
-    return {
+    columns = {
         heading: [_cell(row, measure, digits) for row in rows.values()]
         for heading, (measure, digits) in measures.items()
     }
+    return {"policy": list(rows), **columns}
 
 
 def _cell(row: dict[str, Any], measure: str, digits: int) -> str:
     """Return the mean, and in a second line the paired difference to the first policy."""
+    from freshband.reporting.numbers import MISSING, with_digits
+
     if row[measure] is None:
-        return "—"
-    text = f"{row[measure]['mean']:,.{digits}f}"
+        return MISSING
+    text = with_digits(row[measure]["mean"], digits)
     difference = row["versus_first"].get(measure)
     if difference is None:
         return text
-    text += f"\n{difference['mean']:+,.{digits}f}"
-    if difference["se"] is not None:
-        text += f" ± {difference['se']:,.{digits}f}"
-    return text
+    return f"{text}\n{with_digits(difference['mean'], digits, difference['se'], sign=True)}"
 
 
 def _title(summary: dict[str, Any]) -> str:
@@ -279,7 +246,7 @@ def _title(summary: dict[str, Any]) -> str:
     )
 
 
-def _caption(summary: dict[str, Any], dropped: list[str]) -> str:
+def _caption(summary: dict[str, Any]) -> str:
     first = next(iter(summary["policies"]))
     row = summary["policies"][first]
     error = " ± its standard error" if summary["runs"] > 1 else ""
@@ -287,8 +254,7 @@ def _caption(summary: dict[str, Any], dropped: list[str]) -> str:
     if summary["same_air"]:
         error += " (all runs met the same states of the channels: it is that of data, weights, "
         error += "batches and a policy's own random choices)"
-    caption = (
+    return (
         f"below each mean: paired difference to {first}{error}; accuracy after the last round; "
         f"spread: of accuracy over clients; regret: age beyond the {oracle}"
     )
-    return caption + (f"; no room for {', '.join(dropped)}" if dropped else "")

@@ -12,26 +12,25 @@ if TYPE_CHECKING:
 __all__ = ["Command", "Group"]
 
 
-class Command(TyperCommand):
-    """A command whose help shows every word in full."""
+class _Folding:
+    """A command whose help page shows every word in full."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help page."""
         _fold_tables()
-        super().format_help(ctx, formatter)
+        super().format_help(ctx, formatter)  # type: ignore[misc]
 
 
-class Group(TyperGroup):
-    """The same of a command with commands of its own."""
+class Command(_Folding, TyperCommand):
+    """A command."""
 
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the help page."""
-        _fold_tables()
-        super().format_help(ctx, formatter)
+
+class Group(_Folding, TyperGroup):
+    """A command with commands of its own."""
 
 
 def _fold_tables() -> None:
-    """Have typer lay out its help with tables that fold; it offers no setting for that."""
+    """Replace the tables of typer's help by tables that fold; typer has no setting for that."""
     from rich.columns import Columns
     from rich.table import Table
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""A run as the command line plays it, and how Ctrl-C ends it."""
+"""A training run as the command line plays it, and how Ctrl-C ends it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from freshband.federated.records import RoundRecord
     from freshband.federated.settings import Training
 
-__all__ = ["Job", "interruptible"]
+__all__ = ["TrainingJob", "interruptible"]
 
 
-class Job:
-    """A run in a folder, or one that nothing is kept of."""
+class TrainingJob:
+    """A run of training that is kept in a folder, or one that is not saved."""
 
     def __init__(self, federation: Any, run: Any = None) -> None:
         self.federation = federation
@@ -30,8 +30,8 @@ class Job:
         self._stopping = False
 
     @classmethod
-    def begun(cls, settings: Training, out: Path | None, every: int, keep: int) -> Job:
-        """Begin a run, in a folder if there is one."""
+    def begun(cls, settings: Training, out: Path | None, every: int, keep: int) -> TrainingJob:
+        """Begin a run, kept in the folder ``out`` if there is one."""
         if out is None:
             from freshband.federated.engine import Federation
 
@@ -42,14 +42,14 @@ class Job:
         return cls(run.federation, run)
 
     @classmethod
-    def resumed(cls, folder: Path) -> Job:
-        """Go on with the run in a folder."""
+    def resumed(cls, folder: Path) -> TrainingJob:
+        """Continue the run in a folder."""
         from freshband.federated.runs import resume_run
 
         run = resume_run(folder)
         return cls(run.federation, run)
 
-    def __enter__(self) -> Job:
+    def __enter__(self) -> TrainingJob:
         return self
 
     def __exit__(self, *problem: object) -> None:
@@ -66,25 +66,25 @@ class Job:
                     return
 
     def stop(self) -> None:
-        """End after this round."""
+        """End after the current round."""
         self.interrupted = self._stopping = True
         if self.run is not None:
             self.run.stop()
 
     @property
     def folder(self) -> Path | None:
-        """Where the run is kept."""
+        """The folder the run is kept in, if any."""
         return None if self.run is None else self.run.out
 
     @property
     def device(self) -> str:
-        """Where it trains."""
+        """The device that it trains on."""
         return str(self.federation.dataset.train_images.device)
 
 
 @contextmanager
 def interruptible(stop: Callable[[], None]) -> Iterator[None]:
-    """Have the first Ctrl-C call ``stop``; the second one interrupts as usual."""
+    """Make the first Ctrl-C call ``stop``; the second one interrupts as usual."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)

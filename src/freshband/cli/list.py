@@ -1,4 +1,4 @@
-"""``freshband list``: what there is, and what each thing takes."""
+"""``freshband list``: names of schedulers, channels and more, and what they mean."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from freshband.cli.tables import open_console
 from freshband.cli.training import need_extra
 from freshband.errors import UnknownNameError, nearest
 
 __all__ = ["list_things"]
 
-# Most need the extra for training; they are looked at only where somebody asks for them.
+# Most need the extra for training, so they are imported only when they are asked for.
 _OF_TRAINING = {
     "experiments": "freshband.experiments.base",
     "datasets": "freshband.federated.data.base",
@@ -43,20 +44,12 @@ def list_things(
 
       freshband list training
     """
-    from rich.console import Console
-
     from freshband.channels.base import registry as channels
     from freshband.matching.base import registry as matchings
     from freshband.schedulers.base import registry as schedulers
 
-    kinds: dict[str, Any] = {
-        "schedulers": schedulers,
-        "channels": channels,
-        "matchings": matchings,
-    }
-    console = Console()
-    if not console.is_terminal:  # a pipe has no width: do not fold to 80 columns
-        console = Console(width=200)
+    kinds: dict[str, Any] = {"schedulers": schedulers, "channels": channels, "matchings": matchings}
+    console = open_console()
     if name == "training":
         from freshband.federated.settings import Training
 
@@ -84,7 +77,7 @@ def list_things(
 
 
 def _kinds_of_training(name: str) -> dict[str, Any]:
-    """Return the registries that need PyTorch, or where it is missing those that do not."""
+    """Return the registries of training; where PyTorch is missing, those that do not need it."""
     found = {}
     for kind, module in _OF_TRAINING.items():
         try:

@@ -1,4 +1,4 @@
-"""Options that ``train`` and ``compare`` have in common."""
+"""Options that several commands have in common."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from freshband.cli import panels
-from freshband.cli.settings import read_number
+from freshband.cli.settings import Format, read_number
 
 __all__ = [
     "Channels",
@@ -17,18 +17,26 @@ __all__ = [
     "Dataset",
     "Device",
     "Model",
+    "Output",
     "Partition",
+    "Quiet",
     "Rounds",
     "Seed",
     "count",
 ]
 
 
-def count(text: str, panel: str = panels.RUN) -> Any:
-    """Return an option that takes a number; whether it is allowed is for the library to say."""
-    return typer.Option(parser=read_number, metavar="<int>", help=text, rich_help_panel=panel)
+def count(text: str, panel: str | None = None, **more: Any) -> Any:
+    """Return an option that takes a number; the library checks whether it is in range."""
+    return typer.Option(
+        parser=read_number, metavar="<int>", help=text, rich_help_panel=panel, **more
+    )
 
 
+Output = Annotated[Format, typer.Option("--format", help="How to print.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")]
+
+# Of commands that train; their help has panels.
 Dataset = Annotated[
     str,
     typer.Option(
@@ -66,9 +74,9 @@ Channels = Annotated[
         rich_help_panel=panels.AIR,
     ),
 ]
-Clients = Annotated[int, count("Number of clients M.")]
-Rounds = Annotated[int, count("Number of rounds T.")]
-Seed = Annotated[int, count("The one seed everything derives from.")]
+Clients = Annotated[int, count("Number of clients M.", panels.RUN)]
+Rounds = Annotated[int, count("Number of rounds T.", panels.RUN)]
+Seed = Annotated[int, count("The one seed everything derives from.", panels.RUN)]
 Device = Annotated[
     str,
     typer.Option(

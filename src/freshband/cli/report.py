@@ -37,12 +37,13 @@ def report(
 
       freshband report results --out results.html
     """
+    from freshband.reporting.numbers import counted
     from freshband.reporting.report import write_report
 
     written = write_report(source, out)
     for note in written.left_out:
         typer.echo(f"note: left out: {note}", err=True)
     counts = {"result": len(written.shown), "picture": len(written.pictures)}
-    told = [f"{count} {what}{'s' if count > 1 else ''}" for what, count in counts.items() if count]
+    told = [counted(count, what) for what, count in counts.items() if count]
     size = written.path.stat().st_size / 1e6
     typer.echo(f"wrote {written.path}: {', '.join(told)}, {size:.1f} MB")

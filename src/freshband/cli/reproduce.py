@@ -13,6 +13,7 @@ import typer
 
 from freshband.cli.folding import Command
 from freshband.cli.settings import AddressOption, Format, Where, WhereOption
+from freshband.cli.tables import make_table, open_console
 from freshband.cli.training import need_extra
 from freshband.errors import UnknownNameError, nearest, shown
 
@@ -193,19 +194,15 @@ def _listed(settings: dict[str, Any]) -> str:
 
 
 def _print_verdicts(found: dict[str, Any], out: Path) -> None:
-    from rich.console import Console
-    from rich.table import Table
 
     from freshband.reporting.reproduction import written_measure
 
-    console = Console() if sys.stdout.isatty() else Console(width=160)
+    console = open_console()
     for name, claims in found.items():
-        table = Table(title=name, title_justify="left")
-        for heading in ("statement", "paper", "ours", "verdict", "why"):
-            table.add_column(heading, overflow="fold")
+        rows = []
         for claim in claims:
             colour = "red" if "not" in claim["verdict"].split() else "green"
             verdict, measured = f"[{colour}]{claim['verdict']}[/]", written_measure(claim)
-            table.add_row(claim["what"], claim["paper"], measured, verdict, claim["why"])
-        console.print(table)
+            rows.append((claim["what"], claim["paper"], measured, verdict, claim["why"]))
+        console.print(make_table(name, ("statement", "paper", "ours", "verdict", "why"), rows))
     console.print(f"results, pictures and verdicts are in {out}", highlight=False)

@@ -1,4 +1,4 @@
-"""How options are read: numbers, ``--set key=value``, and which were written out."""
+"""How options are read: numbers, ``--set key=value``, and which options were given."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,11 +19,11 @@ __all__ = [
     "Where",
     "WhereOption",
     "check_options",
+    "check_outputs",
     "given_options",
     "read_number",
     "read_setting",
     "read_settings",
-    "read_value",
 ]
 
 
@@ -56,13 +57,27 @@ AddressOption = Annotated[
 
 
 def given_options(context: typer.Context) -> set[str]:
-    """Return the options that were written out, not left at their defaults."""
+    """Return the options that the command line gives, not left at their defaults."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
+def check_outputs(out: Path | None, plot: Path | None) -> None:
+    """Refuse files that cannot be written, before any run begins."""
+    from freshband.files import check_writable
+
+    if out is not None:
+        check_writable(out)
+    if plot is not None:
+        from freshband.reporting.curves import check_figure
+
+        check_figure(plot)
+        if out is not None and out.resolve() == plot.resolve():
+            raise ParameterError(f"--out and --plot must name two files, got {plot} twice")
+
+
 def read_number(text: str | float) -> Any:
-    """Return a number if the text is one; whether it is allowed is for the library to say.
+    """Return a number if the text is one; the library checks whether it is in range.
 
     Examples
     --------
@@ -78,7 +93,7 @@ def read_number(text: str | float) -> Any:
 
 
 def read_setting(setting: str, form: str) -> tuple[str, str, Any]:
-    """Return what stands before the last dot, the key after it, and the value.
+    """Return the text before the last dot, the key after it, and the value.
 
     Examples
     --------
@@ -89,15 +104,15 @@ def read_setting(setting: str, form: str) -> tuple[str, str, Any]:
     before, _, key = name.strip().rpartition(".")
     if not equals or not key:
         raise ParameterError(f"--set must be {form}, got {setting!r}")
-    return before, key, read_value(text)
+    return before, key, _read_value(text)
 
 
-def read_value(text: str) -> Any:
+def _read_value(text: str) -> Any:
     """Return a value as JSON or Python writes it (numbers, truth values, none, lists), else text.
 
     Examples
     --------
-    >>> [read_value(text) for text in (".6", "1_000", "true", "None", "[.1, .9]", "paper")]
+    >>> [_read_value(text) for text in (".6", "1_000", "true", "None", "[.1, .9]", "paper")]
     [0.6, 1000, True, None, [0.1, 0.9], 'paper']
     """
     plain = text.strip()
@@ -118,7 +133,7 @@ def read_value(text: str) -> Any:
 
 
 def read_settings(settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Return the channels' settings and each policy's; `read_value` reads the values.
+    """Return the channels' settings and each policy's; `_read_value` reads the values.
 
     Examples
     --------
@@ -141,16 +156,9 @@ def check_options(
     names: Sequence[str],
     known: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    """Refuse an option of one policy that leaves another open, which has its name and more tokens.
+    """Refuse an option of a policy without the same option of that policy with more tokens.
 
-    Parameters
-    ----------
-    given : mapping of str to mapping
-        Options by policy, as ``--set`` gives them.
-    names : sequence of str
-        All policies.
-    known : mapping of str to mapping
-        Options by policy from everywhere.
+    ``given`` are the options by policy that ``--set`` names, ``known`` those from everywhere.
     """
     from freshband.policy import parse_policy
 

@@ -1,4 +1,4 @@
-"""``freshband show``: draw what the air does."""
+"""``freshband show``: draw the air (channel environment) of a channel model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from freshband.cli.settings import given_options, read_number, read_settings
+from freshband.cli.options import count
+from freshband.cli.settings import given_options, read_settings
 from freshband.errors import ParameterError
 
 __all__ = ["show"]
@@ -24,30 +25,14 @@ def show(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="A parameter of the channels, repeatable; 'freshband list NAME' tells which "
-            "there are.",
+            help="A parameter of the channels, repeatable; 'freshband list NAME' lists them.",
         ),
     ] = None,
     rounds: Annotated[
-        int,
-        typer.Option(
-            parser=read_number,
-            metavar="<int>",
-            help="Number of rounds T; by default all of a shorter recording.",
-        ),
+        int, count("Number of rounds T; by default all of a shorter recording.")
     ] = 20_000,
-    seed: Annotated[
-        int,
-        typer.Option(
-            parser=read_number, metavar="<int>", help="Seed; the same air as in 'simulate'."
-        ),
-    ] = 0,
-    run: Annotated[
-        int,
-        typer.Option(
-            parser=read_number, metavar="<int>", help="Which of the independent runs, from 0."
-        ),
-    ] = 0,
+    seed: Annotated[int, count("Seed; the same air as in 'simulate'.")] = 0,
+    run: Annotated[int, count("Which of the independent runs, from 0.")] = 0,
     out: Annotated[Path, typer.Option(help="Picture to write (png, pdf, svg).")] = Path(
         "channels.png"
     ),
@@ -73,6 +58,5 @@ def show(
     model = build(channels, channel_options)
     if "rounds" not in given_options(context):
         rounds = at_most(rounds, model)
-    figure = draw(model, rounds, seed, run)
-    save_figure(figure, out)
+    save_figure(draw(model, rounds, seed, run), out)
     typer.echo(f"wrote {out}")

@@ -1,4 +1,4 @@
-"""``freshband simulate``: compare policies over the same air."""
+"""``freshband simulate``: compare policies over the same air (channel environment)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from freshband.cli.options import Output, Quiet, count
 from freshband.cli.settings import (
     AddressOption,
     Format,
     Where,
     WhereOption,
     check_options,
+    check_outputs,
     given_options,
-    read_number,
     read_settings,
 )
+from freshband.cli.tables import print_policies, print_written
 from freshband.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -27,18 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["simulate"]
 
-# What a narrow terminal does without, in this order.
+# Columns that a narrow terminal leaves out, in this order.
 _SPARE = ("M rounds/s", "Jain", "oldest", "delay", "alarms", "cum. variance", "vs rotate")
 
 
-class Measure(StrEnum):
-    """What the plot shows."""
-
-    regret = "regret"
-    regret_rotate = "regret_rotate"
-    regret_fixed = "regret_fixed"
-    age = "age"
-    variance = "variance"
+_Measure = StrEnum("_Measure", ["regret", "regret_rotate", "regret_fixed", "age", "variance"])
 
 
 def simulate(
@@ -59,49 +54,20 @@ def simulate(
             "--set",
             metavar="[POLICY.]KEY=VALUE",
             help="A parameter of the channels (key=value) or of a policy (POLICY.key=value), "
-            "repeatable; 'freshband list NAME' tells which there are.",
+            "repeatable; 'freshband list NAME' lists them.",
         ),
     ] = None,
-    clients: Annotated[
-        int, typer.Option(parser=read_number, metavar="<int>", help="Number of clients M.")
-    ] = 2,
+    clients: Annotated[int, count("Number of clients M.")] = 2,
     rounds: Annotated[
-        int,
-        typer.Option(
-            parser=read_number,
-            metavar="<int>",
-            help="Number of rounds T; by default all of a shorter recording.",
-        ),
+        int, count("Number of rounds T; by default all of a shorter recording.")
     ] = 20_000,
-    runs: Annotated[
-        int,
-        typer.Option(
-            parser=read_number,
-            metavar="<int>",
-            help="Independent runs; policies share the air of each.",
-        ),
-    ] = 10,
-    seed: Annotated[
-        int,
-        typer.Option(
-            parser=read_number, metavar="<int>", help="The one seed everything derives from."
-        ),
-    ] = 0,
-    points: Annotated[
-        int, typer.Option(parser=read_number, metavar="<int>", help="Points of the saved curves.")
-    ] = 200,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            parser=read_number,
-            metavar="<int>",
-            show_default="one a core",
-            help="Runs at a time.",
-        ),
-    ] = None,
+    runs: Annotated[int, count("Independent runs; policies share the air of each.")] = 10,
+    seed: Annotated[int, count("The one seed everything derives from.")] = 0,
+    points: Annotated[int, count("Number of points of the saved curves.")] = 200,
+    threads: Annotated[int | None, count("Runs at a time.", show_default="one per core")] = None,
     backend: WhereOption = Where.threads,
     address: AddressOption = None,
-    output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
+    output: Output = Format.table,
     out: Annotated[
         Path | None, typer.Option(help="Save the result, with its configuration, as NetCDF.")
     ] = None,
@@ -109,14 +75,17 @@ def simulate(
         Path | None, typer.Option(help="Draw curves with standard-error bands (png, pdf, svg).")
     ] = None,
     measure: Annotated[
-        Measure,
+        _Measure,
         typer.Option(
             metavar="MEASURE",  # the names alone would take half of a narrow page
-            help=f"What the plot shows: {', '.join(Measure)}.",
+            help=f"What the plot shows: {', '.join(_Measure)}.",
         ),
-    ] = Measure.regret,
+    ] = _Measure.regret,
     log: Annotated[
-        bool, typer.Option("--log", help="Logarithmic axis, for policies orders apart.")
+        bool,
+        typer.Option(
+            "--log", help="Logarithmic axis, for policies that differ by orders of magnitude."
+        ),
     ] = False,
     like: Annotated[
         Path | None,
@@ -125,11 +94,12 @@ def simulate(
             "--seed and --points may change it."
         ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Compare policies over the same air: ages, regret, fairness.
 
-    Every policy meets the same channel states in every run, so differences are paired.
+    The air is the channel environment. Every policy meets the same channel states in every run, so
+    differences are paired.
     [bold]regret[/bold] is the age summed over clients and rounds beyond that of an oracle that
     knows the current means and gives the oldest client the best channel;
     [bold]regret_rotate[/bold] lets that oracle take turns, as in the paper.
@@ -147,11 +117,9 @@ def simulate(
     from freshband import save_result, summarise
     from freshband import simulate as run_simulation
     from freshband.channels.base import at_most, build
-    from freshband.files import check_writable
     from freshband.plugins import made_with
 
-    if out is not None:
-        check_writable(out)
+    check_outputs(out, plot)
     channel_options, policy_options = read_settings(settings or [])
     check_options(policy_options, [name.strip() for name in policies.split(",")], policy_options)
     request: dict[str, Any] = {
@@ -176,25 +144,26 @@ def simulate(
         if like is None and "rounds" not in given:
             request["rounds"] = at_most(rounds, model)
         if plot is not None:
-            _check_plot(plot, out, measure.value, has_means=model.has_means)
+            from freshband.reporting.curves import check_measure, draw_curves, save_figure
+
+            check_measure(measure.value, has_means=model.has_means)
         where: dict[str, Any] = {"threads": threads, "backend": backend.value, "address": address}
         result = run_simulation(model, **request, **where, progress=not quiet)
     if out is not None:
         save_result(result, out)
     if plot is not None:
-        from freshband.reporting.curves import draw_curves, save_figure
-
         save_figure(draw_curves(result, measure.value, log=log), plot)
     if output is Format.json:
         sys.stdout.write(json.dumps(summarise(result), indent=2) + "\n")
     else:
-        _print_table(result, [path for path in (out, plot) if path is not None])
+        _print_table(result)
+        print_written([out, plot])
 
 
 def _repeat(
     like: Path, request: dict[str, Any], given: set[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the configuration saved in a result, with what else was asked for, and its facts."""
+    """Return the configuration of a result with the changes asked for, and its attributes."""
     from freshband import load_result
     from freshband.locating import find_again
     from freshband.simulation.result import read_config
@@ -211,92 +180,63 @@ def _repeat(
     return wanted, result.attrs
 
 
-def _check_plot(plot: Path, out: Path | None, measure: str, *, has_means: bool) -> None:
-    """Find out what cannot be drawn before any run begins."""
-    from freshband.reporting.curves import check_figure, check_measure
-
-    check_figure(plot)
-    check_measure(measure, has_means=has_means)
-    if out is not None and out.resolve() == plot.resolve():
-        raise ParameterError(f"--out and --plot must name two files, got {plot} twice")
-
-
-def _print_table(result: xr.Dataset, written: list[Path]) -> None:
-    from rich.console import Console
-    from rich.measure import Measurement
-    from rich.table import Table
-
+def _print_table(result: xr.Dataset) -> None:
     from freshband import summarise
+    from freshband.reporting.numbers import counted
 
     summary = summarise(result)
     main = (
         "regret" if summary["policies"][str(result.policy.values[0])]["regret"] else "regret_fixed"
     )
     best = str(result[main].mean("run").idxmin("policy").item())
+    title = (
+        f"{summary['channels']}: {summary['clients']} clients, {summary['rounds']:,} rounds, "
+        f"{counted(summary['runs'], 'run')}, seed {summary['seed']}"
+    )
     columns = _columns(result, summary["policies"], main, best)
-    console = Console()
-    if not console.is_terminal:  # a pipe has no width: do not fold the table to 80 columns
-        console = Console(width=200)
-    dropped: list[str] = []
-    while True:
-        caption = _caption(main, best, summary, dropped)
-        table = Table(title=_title(summary), caption=caption)
-        table.add_column("policy", no_wrap=True)
-        for heading in columns:
-            table.add_column(heading, justify="right", overflow="fold")
-        for i, name in enumerate(summary["policies"]):
-            cells = [column[i] for column in columns.values()]
-            table.add_row(f"[bold]{name}[/bold]" if name == best else name, *cells)
-        width = Measurement.get(console, console.options.update(max_width=1000), table).maximum
-        spare = [heading for heading in _SPARE if heading in columns]
-        if width <= console.width or not spare:
-            break
-        del columns[spare[0]]
-        dropped.append(spare[0])
-    console.print(table)
-    for path in written:
-        console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+    print_policies(title, _caption(main, best, summary), columns, _SPARE)
 
 
 def _columns(
     result: xr.Dataset, rows: dict[str, Any], main: str, best: str
 ) -> dict[str, list[str]]:
     """Return the table's columns by heading, a cell for each policy."""
-    from freshband.simulation.result import mean_and_error
+    from freshband.reporting.numbers import MISSING, with_digits
+    from freshband.statistics import mean_and_error
+
+    same_air = "same_air" in result.attrs
+
+    def cell(value: dict[str, float | None] | None, digits: int = 0, *, error: bool = True) -> str:
+        """Return a mean and its error; 0 is none where nothing could differ between runs."""
+        mean, se = (value["mean"], value["se"]) if value else (None, None)
+        return with_digits(mean, digits, se if error and not (same_air and se == 0) else None)
 
     columns: dict[str, list[str]] = {}
-    same = "same_air" in result.attrs
     for name, row in rows.items():
         speed = row["rounds_per_second"]
         difference = result[main].sel(policy=name) - result[main].sel(policy=best)
-        behind = mean_and_error(difference.values)
+        behind = "+" + cell(mean_and_error(difference.values))
         cells = {
-            main: _cell(row[main], same_air=same),
-            "vs rotate": _cell(row["regret_rotate"], same_air=same),
-            "behind best": "—" if name == best else "+" + _cell(behind, same_air=same),
-            "mean age": _cell(row["mean_age"], 3, same_air=same),
-            "cum. variance": _cell(row["cumulative_variance"], same_air=same),
-            "oldest": _cell(row["max_age"], error=False),
-            "Jain": _cell(row["jain"], 3, error=False),
-            "alarms": _cell(row["alarms"], 1, error=False),
-            "delay": _cell(row["delay"], error=False),
-            "M rounds/s": "—" if speed is None else f"{speed / 1e6:.1f}",
+            "policy": f"[bold]{name}[/bold]" if name == best else name,
+            main: cell(row[main]),
+            "vs rotate": cell(row["regret_rotate"]),
+            "behind best": MISSING if name == best else behind,
+            "mean age": cell(row["mean_age"], 3),
+            "cum. variance": cell(row["cumulative_variance"]),
+            "oldest": cell(row["max_age"], error=False),
+            "Jain": cell(row["jain"], 3, error=False),
+            "alarms": cell(row["alarms"], 1, error=False),
+            "delay": cell(row["delay"], error=False),
+            "M rounds/s": with_digits(None if speed is None else speed / 1e6, 1),
         }
-        for heading, cell in cells.items():
-            columns.setdefault(heading, []).append(cell)
+        for heading, text in cells.items():
+            columns.setdefault(heading, []).append(text)
     if main != "regret":
         del columns["vs rotate"]
     return columns
 
 
-def _title(summary: dict[str, Any]) -> str:
-    return (
-        f"{summary['channels']}: {summary['clients']} clients, {summary['rounds']:,} rounds, "
-        f"{summary['runs']} run{'s' if summary['runs'] > 1 else ''}, seed {summary['seed']}"
-    )
-
-
-def _caption(main: str, best: str, summary: dict[str, Any], dropped: list[str]) -> str:
+def _caption(main: str, best: str, summary: dict[str, Any]) -> str:
     runs = summary["runs"]
     error = "mean ± standard error over runs" if runs > 1 else "one run: no standard errors"
     if runs > 1 and summary["channel_options"].get("offset") == "random":
@@ -312,21 +252,4 @@ def _caption(main: str, best: str, summary: dict[str, Any], dropped: list[str]) 
         "regret": "age beyond the mean+age oracle's",
         "regret_fixed": "age beyond the best fixed set's (these channels have no means)",
     }[main]
-    caption = f"{error}; {main}: {yardstick}; behind best: paired difference to {best}"
-    return caption + (f"; no room for {', '.join(dropped)}" if dropped else "")
-
-
-def _cell(
-    value: dict[str, float | None] | None,
-    digits: int = 0,
-    *,
-    error: bool = True,
-    same_air: bool = False,
-) -> str:
-    """Return a mean and its error; one of 0 is none where nothing could differ between runs."""
-    if value is None or value["mean"] is None:
-        return "—"
-    text = f"{value['mean']:,.{digits}f}"
-    if error and value["se"] is not None and not (same_air and value["se"] == 0):
-        text += f" ± {value['se']:,.{digits}f}"
-    return text
+    return f"{error}; {main}: {yardstick}; behind best: paired difference to {best}"

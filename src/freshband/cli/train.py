@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from freshband.cli import options, panels
-from freshband.cli.job import Job, interruptible
+from freshband.cli.job import TrainingJob, interruptible
 from freshband.cli.live import Watch
 from freshband.cli.settings import Format, given_options
+from freshband.cli.tables import open_console, print_written
 from freshband.cli.training import (
     Layer,
     merge_layers,
@@ -171,13 +172,13 @@ def train(
         check_figure(plot)
     if resume is not None:
         _refuse_beside_resume(given - _WITH_RESUME)
-        job = Job.resumed(resume)
+        job = TrainingJob.resumed(resume)
     else:
         chosen, kept = _choose(context.params, given)
         if out is None and (tensorboard or given & {"checkpoint_every", "keep"}):
             raise ParameterError("checkpoints and TensorBoard need a folder: give --out DIR")
         with made_with(like, kept):
-            job = Job.begun(chosen, out, checkpoint_every, keep)
+            job = TrainingJob.begun(chosen, out, checkpoint_every, keep)
     for note in [] if job.run is None else job.run.notes:
         typer.echo(f"note: {note}", err=True)
     try:
@@ -226,7 +227,7 @@ def _refuse_beside_resume(others: set[str]) -> None:
         )
 
 
-def _play(job: Job, *, quiet: bool, tensorboard: bool | None) -> None:
+def _play(job: TrainingJob, *, quiet: bool, tensorboard: bool | None) -> None:
     with ExitStack() as stack:
         watch = stack.enter_context(Watch(job.settings, len(job.records), job.device, quiet=quiet))
         writer = stack.enter_context(_scalars(job, tensorboard))
@@ -243,7 +244,7 @@ def _play(job: Job, *, quiet: bool, tensorboard: bool | None) -> None:
         job.interrupted = False  # it was the last round
 
 
-def _say_how_to_resume(job: Job) -> None:
+def _say_how_to_resume(job: TrainingJob) -> None:
     if job.run is None:
         told, how = len(job.records), "nothing is saved without --out"
     else:
@@ -253,7 +254,7 @@ def _say_how_to_resume(job: Job) -> None:
 
 
 @contextmanager
-def _scalars(job: Job, wanted: bool | None) -> Iterator[Callable[[RoundRecord], None]]:
+def _scalars(job: TrainingJob, wanted: bool | None) -> Iterator[Callable[[RoundRecord], None]]:
     """Lend a function that writes a round for TensorBoard, or does nothing with it."""
     folder = None if job.folder is None else job.folder / "tensorboard"
     if folder is None or wanted is False or (wanted is None and not folder.exists()):
@@ -268,7 +269,7 @@ def _scalars(job: Job, wanted: bool | None) -> Iterator[Callable[[RoundRecord], 
 # ----------------------------------------------------------------------------------------- report
 
 
-def _report(job: Job, output: Format, plot: Path | None) -> None:
+def _report(job: TrainingJob, output: Format, plot: Path | None) -> None:
     from freshband.federated.result import collect_records, summarise_training
 
     if not job.records or (job.interrupted and output is Format.json):
@@ -288,15 +289,12 @@ def _report(job: Job, output: Format, plot: Path | None) -> None:
 
 
 def _print_summary(result: xr.Dataset, written: list[Path]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from freshband.federated.result import summarise_training
 
     found = summarise_training(result)
-    console = Console()
-    if not console.is_terminal:  # a pipe has no width: do not fold to 80 columns
-        console = Console(width=200)
+    console = open_console()
     console.print(
         f"{found['dataset']} over {found['channels']}, [bold]{found['policy']}[/bold]: "
         f"{found['clients']} clients, {found['rounds']} rounds, seed {found['seed']}",
@@ -308,20 +306,18 @@ def _print_summary(result: xr.Dataset, written: list[Path]) -> None:
     for name, text in _rows(found).items():
         table.add_row(name, text)
     console.print(table)
-    for path in written:
-        console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+    print_written(written)
 
 
 def _rows(found: dict[str, Any]) -> dict[str, str]:
-    def number(value: float | None, digits: int = 3) -> str:
-        return "—" if value is None else f"{value:.{digits}f}"
+    from freshband.reporting.numbers import with_digits as number
 
     heard = sum(found["participation"]) / len(found["participation"])
-    best = f"best {number(found['best_accuracy'])} in round {found['best_round']}"
+    best = f"best {number(found['best_accuracy'], 3)} in round {found['best_round']}"
     return {
-        "accuracy": f"[bold]{number(found['final_accuracy'])}[/bold]  {best}",
-        "loss": number(found["final_loss"]),
-        "spread over clients": f"{number(found['accuracy_spread'])} of accuracy",
+        "accuracy": f"[bold]{number(found['final_accuracy'], 3)}[/bold]  {best}",
+        "loss": number(found["final_loss"], 3),
+        "spread over clients": f"{number(found['accuracy_spread'], 3)} of accuracy",
         "age": f"mean {found['mean_age']:.2f}, oldest {found['max_age']}, cumulative variance "
         f"{found['cumulative_variance']:,.1f}",
         "participation": f"{heard:.0%} of rounds, Jain {found['jain']:.3f}, staleness "

@@ -23,6 +23,7 @@ from freshband.errors import FileError, ParameterError, reason
 from freshband.experiments.pictures import Picture, SimulatedCurves
 from freshband.files import check_writable, write_whole
 from freshband.registry import Registry
+from freshband.statistics import standard_error
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -335,5 +336,4 @@ def _verdict(paper: str, *, reached: bool, exceeded: bool = False) -> Verdict:
 
 def _mean_and_error(values: ArrayLike) -> tuple[float, float]:
     array = np.asarray(values, dtype=np.float64)
-    error = float(array.std(ddof=1) / math.sqrt(array.size)) if array.size > 1 else math.nan
-    return float(array.mean()), error
+    return float(array.mean()), float(standard_error(array.ravel()))

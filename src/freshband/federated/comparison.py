@@ -32,7 +32,8 @@ from freshband.plugins import imports_to_keep
 from freshband.policy import Policy, parse_policy, read_options
 from freshband.sealed import load_sealed, save_sealed, versions_of
 from freshband.simulation.monte_carlo import Plan, name_policies, play_run, progress_bar
-from freshband.simulation.result import mask_detections, mean_and_error
+from freshband.simulation.result import mask_detections
+from freshband.statistics import mean_and_error
 
 __all__ = [
     "compare",

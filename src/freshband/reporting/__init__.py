@@ -1,1 +1,1 @@
-"""Reporting: pictures made from models and result files; nothing here simulates a policy."""
+"""Reports, pictures and tables of models and result files; nothing here runs a policy."""

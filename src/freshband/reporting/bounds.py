@@ -1,4 +1,4 @@
-"""Theoretical bounds drawn into a plot of regret."""
+"""A plot of regret with theoretical bounds in it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ _STYLES: Mapping[tuple[str, str], dict[str, Any]] = {
     ("upper", "corrected"): {"color": "#555555", "linestyle": ":", "linewidth": 1.5},
     ("upper", "literal"): {"color": "#AAAAAA", "linestyle": ":", "linewidth": 1.1},
 }
+# The line from a name to the end of its curve.
+_LEADER = {
+    "arrowstyle": "-", "color": "#BBBBBB", "linewidth": 0.6, "relpos": (0, 0.5),
+    "shrinkA": 1, "shrinkB": 0,
+}  # fmt: skip
 
 
 def draw_bounds(
@@ -29,9 +34,9 @@ def draw_bounds(
 ) -> Figure:
     """Draw regret over rounds with bounds in it, on a logarithmic axis.
 
-    Dashed lines are lower bounds, dotted ones upper bounds; dark is corrected, light as printed.
-    Every point is a run of its own length: the bound for a horizon of so many rounds. Names stand
-    at the lines' ends, in order.
+    Dashed lines are lower bounds and dotted ones upper bounds; dark ones are corrected, light ones
+    as printed. Each point of a bound is for a horizon of that many rounds. The names of the lines
+    stand at their ends.
 
     Parameters
     ----------
@@ -40,7 +45,7 @@ def draw_bounds(
     entries : sequence of BoundEntry
         From `theory.overview.list_bounds`, with the result's rounds.
     measure : {"regret", "regret_rotate", "regret_fixed"}, default "regret_rotate"
-        The paper's oracle takes turns.
+        The default is the regret against an oracle that takes turns, as the paper's does.
 
     Examples
     --------
@@ -80,27 +85,13 @@ def draw_bounds(
 
 
 def _write_names(axes: Axes, end: float, ends: list[tuple[float, str]]) -> None:
-    """Write each name beside the end of its line, apart from one another."""
+    """Write each name beside the end of its line; names do not overlap."""
     transform = axes.transData + axes.transAxes.inverted()
     place = -1.0
     for value, label in sorted(ends):
         height = float(transform.transform((end, value))[1])
         place = max(height, place + 0.036)
         axes.annotate(
-            label,
-            xy=(1.0, height),
-            xytext=(1.02, place),
-            xycoords="axes fraction",
-            fontsize=7,
-            color="#333333",
-            va="center",
-            annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": "#BBBBBB",
-                "linewidth": 0.6,
-                "relpos": (0, 0.5),
-                "shrinkA": 1,
-                "shrinkB": 0,
-            },
-        )
+            label, (1.0, height), (1.02, place), "axes fraction", arrowprops=_LEADER,
+            annotation_clip=False, fontsize=7, color="#333333", va="center",
+        )  # fmt: skip

@@ -1,53 +1,45 @@
-"""A picture of what the air does: success rates and states, channel by channel, over the rounds."""
+"""A picture of the air: success rates and states of every channel over the rounds."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
-from freshband.channels import ChannelModel, build, open_air, registry
+from freshband.channels import ChannelModel, build, registry
 from freshband.parameters import whole_number
+from freshband.reporting.air import Air, cut_rounds, read_air
+from freshband.reporting.maps import add_color_bar, count_along, paint_map
+from freshband.reporting.numbers import counted
 
 __all__ = ["draw"]
 
 _EXACT = 300  # rounds up to which every state is shown on its own
-_BINS = 480  # columns of a map of rates otherwise: about what a printed figure resolves
-_POOLED = 4  # of these make a column of a map of states: narrower ones show noise
-_WINDOW = 24  # and make a running average
-_TOLD = 300  # breakpoints up to which each is marked above the map
-_MARKED = 60  # breakpoints up to which each gets its line
+_POOLED = 4  # columns of rates that make one of states: narrower ones show noise
+_WINDOW = 24  # columns in a running average
+_MARKED = 300  # breakpoints up to which each is marked above the map
+_LINED = 60  # breakpoints up to which each has a line through the channels that change
 _COLOURS = "viridis"  # readable in grey and with any colour vision
-
-
-class _Air(NamedTuple):
-    """The air in bins: arrays of shape (bins, n_channels)."""
-
-    cuts: npt.NDArray[np.int64]  # (bins + 1,) rounds before each bin begins
-    means: npt.NDArray[np.float64]
-    shares: npt.NDArray[np.float64]
-    breakpoints: npt.NDArray[np.int64]
-    changed: npt.NDArray[np.bool_]
 
 
 def draw(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Figure:
     """Draw the air of one run as a map of channels over rounds.
 
-    Above, the success rates, with a mark at every breakpoint (the first 100,000 are known) and,
-    while there are few, a line through the channels that change. Below, the states; a long run is
-    cut into bins and shows the share of Good rounds in each. A model without means shows running
-    averages of its states instead of the rates.
+    The air is the channel environment. Above are the success rates, with a mark at every breakpoint
+    (the first 100,000 are known) and, where there are few, a line through the channels that change.
+    Below are the states; a long run is cut into columns that show the share of Good rounds. A model
+    without means shows running averages of its states instead of the rates.
 
     Parameters
     ----------
-    model, rounds, seed, run : as in freshband.channels.open_air
-        The picture shows the air that a simulation with the same seed meets in this run.
+    model, rounds, seed, run
+        As in `freshband.channels.open_air`; the air is that of the simulation's run.
 
     Returns
     -------
@@ -62,13 +54,14 @@ def draw(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Fig
     """
     rounds = whole_number("rounds", rounds, at_least=1)
     model = build(model)
-    air = _read(model, rounds, seed, run)
+    air = read_air(model, rounds, seed, run, cut_rounds(rounds))
     height = 2.0 + 2 * min(max(0.16 * model.n_channels, 0.9), 3.2)
     figure = Figure(figsize=(7.2, height), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True, sharey=True)
-    if model.has_means:
+    if air.means is not None:
         rates, title = air.means, "Success rates"
-        title += _count(len(air.breakpoints))
+        if len(air.breakpoints):
+            title += f", {counted(len(air.breakpoints), 'breakpoint')}"
     else:
         window = min(_WINDOW, len(air.shares))
         rates = _smooth(air.shares, window)
@@ -84,29 +77,17 @@ def draw(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Fig
         width = round(rounds / len(shares))
         _paint(bottom, cuts, shares, f"Share of Good rounds, {width:,} at a time")
     bottom.set_xlabel("round")
-    bar = figure.colorbar(colours, ax=[top, bottom], fraction=0.04, pad=0.015)
-    bar.set_label("success rate, share of Good rounds", size="small")
-    bar.ax.tick_params(labelsize="small")
-    bar.outline.set_visible(False)
-    figure.suptitle(f"{_name(model)}, seed {seed}, run {run}", fontsize="medium")
+    label = "success rate, share of Good rounds"
+    add_color_bar(figure, colours, label, ax=[top, bottom], fraction=0.04)
+    name = registry.name_of(type(model)) or type(model).__name__
+    figure.suptitle(f"{name}, seed {seed}, run {run}", fontsize="medium")
     return figure
-
-
-def _read(model: ChannelModel, rounds: int, seed: int, run: int) -> _Air:
-    """Draw the run bin by bin, so that memory does not grow with the rounds."""
-    stream = open_air(model, rounds, seed, run)
-    bins = rounds if rounds <= _EXACT else min(rounds, _BINS)
-    cuts = np.arange(bins + 1) * rounds // bins
-    blocks = (stream.block(int(size)) for size in np.diff(cuts))
-    averages = [(block.means.mean(axis=0), block.states.mean(axis=0)) for block in blocks]
-    means, shares = (np.stack(column) for column in zip(*averages, strict=True))
-    return _Air(cuts, means, shares, stream.breakpoints, stream.changed)
 
 
 def _pool(
     cuts: npt.NDArray[np.int64], shares: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Join neighbouring bins."""
+    """Join neighbouring columns."""
     sizes = np.diff(cuts)
     begins = np.arange(0, len(shares), _POOLED)
     good = np.add.reduceat(shares * sizes[:, None], begins, axis=0)
@@ -116,74 +97,40 @@ def _pool(
 
 def _smooth(values: npt.NDArray[np.float64], window: int) -> npt.NDArray[np.float64]:
     """Return centred running averages along the first axis, shorter at both ends."""
-    sums = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
-    middle = np.arange(len(values))
-    begin = np.maximum(middle - window // 2, 0)
-    end = np.minimum(middle - window // 2 + window, len(values))
-    averages: npt.NDArray[np.float64] = (sums[end] - sums[begin]) / (end - begin)[:, None]
+    rolling = xr.DataArray(values).rolling(dim_0=window, center=True, min_periods=1)
+    averages: npt.NDArray[np.float64] = rolling.mean().values
     return averages
 
 
 def _paint(
     axes: Axes, cuts: npt.NDArray[np.int64], values: npt.NDArray[np.float64], title: str
 ) -> QuadMesh:
-    """Show values in [0, 1] as a map, channels from the top down."""
-    n_channels = values.shape[1]
+    """Show values in [0, 1] as a map of channels over rounds."""
     edges = cuts + 0.5  # round t lies between t - 1/2 and t + 1/2
-    rows = np.arange(n_channels + 1) - 0.5
-    colours = axes.pcolormesh(edges, rows, values.T, cmap=_COLOURS, vmin=0, vmax=1, rasterized=True)
-    if n_channels <= 16:
-        axes.hlines(rows[1:-1], edges[0], edges[-1], color="white", linewidth=1.2)
-    axes.set_ylim(n_channels - 0.5, -0.5)
-    axes.set_xlim(edges[0], edges[-1])
+    ruled = (False, values.shape[1] <= 16)
+    colours = paint_map(axes, edges, values, ruled=ruled, cmap=_COLOURS, vmin=0, vmax=1)
     axes.set_ylabel("channel")
     axes.set_title(title, loc="left", fontsize="small", pad=9)
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=10, integer=True, min_n_ticks=1))
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.tick_params(length=3, labelsize="small")
-    axes.spines[:].set_visible(False)
+    count_along(axes.yaxis, 10)
+    count_along(axes.xaxis, 8)
     return colours
 
 
-def _mark(axes: Axes, air: _Air) -> None:
+def _mark(axes: Axes, air: Air) -> None:
     """Mark breakpoints above the map and, where they are few, the channels that change."""
-    if len(air.breakpoints) > _TOLD:
+    if len(air.breakpoints) > _MARKED:
         return  # a row of marks without gaps says nothing; the title has their number
     places = air.breakpoints - 0.5  # between the round before and the round of the change
     figure = axes.get_figure(root=True)
     assert figure is not None  # the axes were made by one
     lift = ScaledTranslation(0, 4 / 72, figure.dpi_scale_trans)  # four points above the map
-    few = len(places) <= _MARKED
+    few = len(places) <= _LINED
     axes.plot(
-        places,
-        np.ones(len(places)),
-        linestyle="none",
-        marker="v" if few else "|",
-        markersize=5 if few else 4,
-        markeredgewidth=0 if few else 0.5,
-        color="black",
-        clip_on=False,
+        places, np.ones(len(places)), "v" if few else "|", markersize=5 if few else 4,
+        markeredgewidth=0 if few else 0.5, color="black", clip_on=False,
         transform=axes.get_xaxis_transform() + lift,
-    )
+    )  # fmt: skip
     if few:
-        for place, changed in zip(places, air.changed, strict=True):
-            channels = np.flatnonzero(changed)
-            axes.vlines(
-                np.full(len(channels), place),
-                channels - 0.5,
-                channels + 0.5,
-                color="white",
-                linewidth=1.0,
-            )
-
-
-def _count(breakpoints: int) -> str:
-    return f", {breakpoints:,} breakpoint{'' if breakpoints == 1 else 's'}" if breakpoints else ""
-
-
-def _name(model: ChannelModel) -> str:
-    """Return the registered name, or the class's own."""
-    kind = type(model)
-    name = registry.name_of(kind) if any(registry[name] is kind for name in registry) else None
-    return name or kind.__name__
+        which, channels = np.nonzero(air.changed)
+        lines: dict[str, Any] = {"color": "white", "linewidth": 1.0}
+        axes.vlines(places[which], channels - 0.5, channels + 0.5, **lines)

@@ -1,33 +1,39 @@
-"""Curves over rounds, with standard-error bands, fit for a paper."""
+"""Curves over rounds with bands of one standard error, drawn for a paper."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from freshband.errors import ParameterError, shown
 from freshband.files import check_writable, replacing
+from freshband.reporting.numbers import counted
+from freshband.reporting.series import Series, over_policies
 from freshband.simulation.result import read_config
 
-__all__ = ["COLOURS", "DASHES", "check_figure", "check_measure", "draw_curves", "save_figure"]
+__all__ = [
+    "COLOURS",
+    "check_figure",
+    "check_measure",
+    "draw_curves",
+    "draw_series",
+    "save_figure",
+    "styles_of",
+    "tidy_axes",
+]
 
 COLOURS = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#000000",
-    "#8C6BB1",
-)  # Okabe and Ito's, safe for colour-blind readers
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6BB1",
+)  # Okabe and Ito's, safe for colour-blind readers  # fmt: skip
+_DASHES = ("-", "--", "-.", ":")
 _FORMATS = ("png", "pdf", "svg", "eps", "jpg", "tif", "webp")
-DASHES = ("-", "--", "-.", ":")
 _LABELS = {
     "regret": "AoI regret against the mean+age oracle",
     "regret_rotate": "AoI regret against the mean+rotate oracle",
@@ -38,7 +44,7 @@ _LABELS = {
 
 
 def draw_curves(result: xr.Dataset, measure: str = "regret", *, log: bool = False) -> Figure:
-    """Draw a measure over rounds: mean over runs, with a band of one standard error.
+    """Draw a measure over rounds: the mean over runs, with a band of one standard error.
 
     Parameters
     ----------
@@ -47,7 +53,7 @@ def draw_curves(result: xr.Dataset, measure: str = "regret", *, log: bool = Fals
     measure : {"regret", "regret_rotate", "regret_fixed", "age", "variance"}
         Where channels have no means, ``regret`` falls back to ``regret_fixed``.
     log : bool, default False
-        A logarithmic axis, for policies that differ by orders of magnitude.
+        Whether the axis is logarithmic, for policies that differ by orders of magnitude.
 
     Examples
     --------
@@ -67,20 +73,10 @@ def draw_curves(result: xr.Dataset, measure: str = "regret", *, log: bool = Fals
     curves = result[f"{measure}_curve"]
     figure = Figure(figsize=(7.0, 4.3), layout="constrained")
     axes = figure.subplots()
-    rounds = np.concatenate([[0], result["round"].values])
     ends = curves.mean("run").isel(round=-1)
-    order = [str(name) for name in ends.sortby(ends, ascending=False).policy.values]
-    places = {str(name): place for place, name in enumerate(result.policy.values)}
-    for name in order:
-        values = curves.sel(policy=name).values
-        values = np.concatenate([np.zeros((len(values), 1)), values], axis=1)
-        style: dict[str, Any] = {"color": COLOURS[places[name] % len(COLOURS)]}
-        mean = values.mean(axis=0)
-        dash = DASHES[places[name] // len(COLOURS) % len(DASHES)]
-        axes.plot(rounds, mean, linestyle=dash, linewidth=1.6, label=name, **style)
-        if len(values) > 1:
-            error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
-            axes.fill_between(rounds, mean - error, mean + error, alpha=0.2, linewidth=0, **style)
+    series, styles = over_policies(curves, from_zero=True), styles_of(result.policy.values)
+    for name in ends.sortby(ends, ascending=False).policy.values:
+        draw_series(axes, series[str(name)], label=str(name), **styles[str(name)])
     axes.set_xlabel("round")
     axes.set_ylabel(_LABELS[measure])
     axes.set_xlim(0, config["rounds"])
@@ -92,34 +88,47 @@ def draw_curves(result: xr.Dataset, measure: str = "regret", *, log: bool = Fals
         else:
             axes.set_yscale("log")
             axes.set_ylim(bottom=largest / 2000)
-    axes.grid(alpha=0.25, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(
-        frameon=False,
-        fontsize=8,
-        ncols=2 if log else 1,
-        title="policy, worst first",
-        title_fontsize=8,
-    )
-    several = config["runs"] > 1
-    axes.set_title(
-        f"{config['channels']}: M = {config['clients']}, {config['runs']} run"
-        f"{'s' if several else ''}, seed {config['seed']}"
-        + ("; band: ± one standard error" if several else ""),
-        fontsize=9,
-        loc="left",
-    )
+    tidy_axes(axes)
+    columns = 2 if log else 1
+    heading = "policy, worst first"
+    axes.legend(frameon=False, fontsize=8, ncols=columns, title=heading, title_fontsize=8)
+    runs = counted(config["runs"], "run")
+    title = f"{config['channels']}: M = {config['clients']}, {runs}, seed {config['seed']}"
+    band = "; band: ± one standard error" if config["runs"] > 1 else ""
+    axes.set_title(title + band, fontsize=9, loc="left")
     return figure
 
 
-def check_measure(measure: str, *, has_means: bool) -> str:
-    """Return the measure to draw where channels have means, or have none.
+def styles_of(names: Iterable[Any]) -> dict[str, dict[str, Any]]:
+    """Return a colour for each name, with other dashes once all colours are used."""
+    return {
+        str(name): {
+            "color": COLOURS[place % len(COLOURS)],
+            "linestyle": _DASHES[place // len(COLOURS) % len(_DASHES)],
+        }
+        for place, name in enumerate(names)
+    }
 
-    Raises
-    ------
-    ParameterError
-        If nobody knows this measure, or it is not computed for such channels.
-    """
+
+def draw_series(axes: Axes, series: Series, **style: Any) -> None:
+    """Draw the mean over runs with a band of one standard error; a single run has no band."""
+    x, mean, error = series.summarise()
+    axes.plot(x, mean, **{"linewidth": 1.6, **style})
+    if len(series.values) > 1:
+        axes.fill_between(
+            x, mean - error, mean + error, alpha=0.2, linewidth=0, color=style["color"]
+        )
+
+
+def tidy_axes(axes: Axes) -> None:
+    """Draw a light grid below the curves, and no frame above and on the right."""
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def check_measure(measure: str, *, has_means: bool) -> str:
+    """Return the measure to draw for channels with or without means, or raise `ParameterError`."""
     if not isinstance(measure, str) or measure not in _LABELS:
         raise ParameterError(f"measure must be one of {', '.join(_LABELS)}, got {shown(measure)}")
     if measure == "regret" and not has_means:
@@ -141,6 +150,6 @@ def check_figure(path: str | os.PathLike[str]) -> Path:
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Write a figure in the format its name asks for, completely or not at all."""
+    """Write a figure in the format that its file name ends in, completely or not at all."""
     with replacing(check_figure(path)) as scratch:
         figure.savefig(scratch, dpi=200)

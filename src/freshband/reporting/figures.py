@@ -11,7 +11,9 @@ from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from freshband.experiments.pictures import Panel, Picture, SimulatedCurves
-from freshband.reporting.curves import COLOURS, draw_curves
+from freshband.reporting.curves import COLOURS, draw_curves, draw_series, tidy_axes
+from freshband.reporting.series import Series
+from freshband.statistics import standard_error
 
 __all__ = ["draw_picture"]
 
@@ -36,19 +38,16 @@ def draw_picture(picture: Picture | SimulatedCurves) -> Figure:
         axes.set_ylabel(panel.y_label)
         if panel.percent:
             axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        axes.grid(alpha=0.25, linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
+        tidy_axes(axes)
         axes.legend(frameon=False, **_LEGEND.get(panel.kind, {"fontsize": 8}))
     return figure
 
 
 def _curves(axes: Axes, panel: Panel) -> None:
     for each in panel.series:
-        mean, error = _mean_and_error(each.values)
-        colour = _colour(each.colour)
-        axes.plot(each.x, mean, color=colour, linestyle=each.line, linewidth=1.5, label=each.label)
-        if error is not None:
-            axes.fill_between(each.x, mean - error, mean + error, color=colour, alpha=0.2, lw=0)
+        series = Series(np.asarray(each.x), each.values.T)
+        style = {"color": _colour(each.colour), "linestyle": each.line, "linewidth": 1.5}
+        draw_series(axes, series, label=each.label, **style)
         axes.set_xlim(0, each.x[-1])
     if not panel.percent and all((each.values >= 0).all() for each in panel.series):
         axes.set_ylim(bottom=0)
@@ -98,8 +97,6 @@ def _colour(place: int) -> str:
 
 def _mean_and_error(
     values: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-    """Return means over runs, the last axis, and standard errors; None if there is one run."""
-    runs = values.shape[-1]
-    error = values.std(axis=-1, ddof=1) / math.sqrt(runs) if runs > 1 else None
-    return values.mean(axis=-1), error
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return means over runs, the last axis, and standard errors."""
+    return values.mean(axis=-1), standard_error(values, axis=-1)

@@ -1,19 +1,20 @@
-"""A picture of who holds what: samples of each class at each client."""
+"""A picture of a partition: the number of samples of each class at each client."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
-from matplotlib.collections import QuadMesh
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from scipy.special import entr
 
 from freshband.errors import ParameterError
 from freshband.federated.partition import Partition
+from freshband.reporting.maps import add_color_bar, count_along, paint_map
 
 __all__ = ["draw"]
 
@@ -29,22 +30,22 @@ def draw(
     class_names: Sequence[str] = (),
     title: str = "",
 ) -> Figure:
-    """Draw a map of samples, a column for each client and a row for each class.
+    """Draw a map of samples, with a column for each client and a row for each class.
 
-    Above the map stand the clients' sizes, training and validation apart. The line at the top says
-    how unlike the clients are: of how many classes they would be if all were equally frequent, the
-    exponential of the entropy, on average; and by how much sizes differ.
+    Above the map are the clients' sizes, split into training and validation. The line at the top
+    says how unlike the clients are: the effective number of classes per client, which is the
+    exponential of the entropy of a client's classes, averaged over clients; and the range of sizes.
 
     Parameters
     ----------
     labels : array_like of int, shape (n_samples,)
         Labels of the training set.
     partition : Partition
-        Who holds which samples of it.
+        The client that holds each sample of it.
     class_names : sequence of str, optional
         Names for the rows, at least one for each class; numbers by default.
     title : str, optional
-        What to write before the summary, such as ``"digits, dirichlet 0.5"``.
+        Text before the summary, such as ``"digits, dirichlet 0.5"``.
 
     Returns
     -------
@@ -73,19 +74,24 @@ def draw(
     figure = Figure(figsize=(width, rows + 2.0), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[0.9, rows])
     _stack(above, partition)
-    colours = _paint(below, counts)
+    scale = PowerNorm(0.5, vmin=0, vmax=max(int(counts.max()), 1))  # few samples are seen as well
+    edges, ruled = np.arange(n_clients + 1) - 0.5, (n_clients <= 60, n_classes <= _NAMED)
+    colours = paint_map(below, edges, counts, ruled=ruled, cmap=_COLOURS, norm=scale)
     if numbered:
         _number(below, counts)
-    _label(below, n_clients, n_classes, class_names)
-    bar = figure.colorbar(colours, ax=below, fraction=0.05, pad=0.015, aspect=7 * rows)
-    bar.set_label("samples", size="small")
-    bar.ax.tick_params(labelsize="small", length=3)
-    bar.ax.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    bar.outline.set_visible(False)
-    figure.suptitle(
-        (f"{title}: " if title else "") + _summary(counts), fontsize="small", x=0.01, ha="left"
-    )
+    below.set_xlabel("client", fontsize="small")
+    below.set_ylabel("class", fontsize="small")
+    count_along(below.xaxis, n_clients if n_clients <= _NUMBERED else 12)
+    if n_classes <= _NAMED:
+        below.set_yticks(
+            np.arange(n_classes), list(class_names) or list(map(str, range(n_classes)))
+        )
+    else:
+        count_along(below.yaxis, 10)
+    shape: dict[str, Any] = {"ax": below, "fraction": 0.05, "aspect": 7 * rows}
+    count_along(add_color_bar(figure, colours, "samples", **shape), 5)
+    head = (f"{title}: " if title else "") + _summary(counts)
+    figure.suptitle(head, fontsize="small", x=0.01, ha="left")
     return figure
 
 
@@ -98,34 +104,13 @@ def _stack(axes: Axes, partition: Partition) -> None:
     if val.any():
         axes.bar(clients, val, width, bottom=partition.sizes, color=_VAL, label="validation")
     axes.set_ylabel("samples", fontsize="small")
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=3, integer=True))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    count_along(axes.yaxis, 3)
     axes.tick_params(length=3, labelsize="small", bottom=False, labelbottom=False)
     axes.spines[["top", "right", "bottom"]].set_visible(False)
     axes.legend(
-        frameon=False,
-        fontsize="x-small",
-        ncols=2,
-        loc="lower right",
-        bbox_to_anchor=(1.0, 0.98),
-        borderpad=0,
-        handlelength=1.0,
-    )
-
-
-def _paint(axes: Axes, counts: npt.NDArray[np.int64]) -> QuadMesh:
-    """Show counts as a map, classes from the top down."""
-    n_clients, n_classes = counts.shape
-    columns, rows = np.arange(n_clients + 1) - 0.5, np.arange(n_classes + 1) - 0.5
-    scale = PowerNorm(0.5, vmin=0, vmax=max(int(counts.max()), 1))  # few samples are seen as well
-    colours = axes.pcolormesh(columns, rows, counts.T, cmap=_COLOURS, norm=scale, rasterized=True)
-    if n_clients <= 60:
-        axes.vlines(columns[1:-1], rows[0], rows[-1], color="white", linewidth=1.2)
-    if n_classes <= _NAMED:
-        axes.hlines(rows[1:-1], columns[0], columns[-1], color="white", linewidth=1.2)
-    axes.set_xlim(columns[0], columns[-1])
-    axes.set_ylim(rows[-1], rows[0])
-    return colours
+        frameon=False, fontsize="x-small", ncols=2, loc="lower right", bbox_to_anchor=(1.0, 0.98),
+        borderpad=0, handlelength=1.0,
+    )  # fmt: skip
 
 
 def _number(axes: Axes, counts: npt.NDArray[np.int64]) -> None:
@@ -134,38 +119,16 @@ def _number(axes: Axes, counts: npt.NDArray[np.int64]) -> None:
     size = 6.5 if counts.max() < 1000 else 5.5
     for (client, label), count in np.ndenumerate(counts):
         if count:
-            axes.text(
-                client,
-                label,
-                str(count),
-                ha="center",
-                va="center",
-                fontsize=size,
-                color="white" if count > dark else "black",
-            )
-
-
-def _label(axes: Axes, n_clients: int, n_classes: int, names: Sequence[str]) -> None:
-    axes.set_xlabel("client", fontsize="small")
-    axes.set_ylabel("class", fontsize="small")
-    ticks = n_clients if n_clients <= _NUMBERED else 12
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=ticks, integer=True, min_n_ticks=1))
-    if n_classes <= _NAMED:
-        shown = list(names) or list(map(str, range(n_classes)))
-        axes.set_yticks(np.arange(n_classes), shown)
-    else:
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=10, integer=True, min_n_ticks=1))
-    axes.tick_params(length=3, labelsize="small")
-    axes.spines[:].set_visible(False)
+            colour = "white" if count > dark else "black"
+            style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size}
+            axes.text(client, label, str(count), color=colour, **style)
 
 
 def _summary(counts: npt.NDArray[np.int64]) -> str:
-    """Say in a line how unlike the clients are."""
+    """Return one line on how unlike the clients are."""
     sizes = counts.sum(axis=1)
-    shares = counts / sizes[:, None]
-    logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
-    effective = np.exp(-(shares * logs).sum(axis=1)).mean()
+    effective = np.exp(entr(counts / sizes[:, None]).sum(axis=1)).mean()
     span = f"{sizes.min():,} to {sizes.max():,} samples"
     if sizes.min() == sizes.max():
         span = f"{sizes[0]:,} samples each"
-    return f"{effective:.1f} of {counts.shape[1]} classes a client in effect, {span}"
+    return f"effectively {effective:.1f} of {counts.shape[1]} classes per client, {span}"

@@ -22,6 +22,7 @@ from freshband.experiments.base import (
     registry,
 )
 from freshband.experiments.choice import best_of, read_trials
+from freshband.reporting.numbers import written_number
 
 __all__ = ["reproduction_page", "written_measure"]
 
@@ -128,11 +129,4 @@ def _row(claim: Mapping[str, Any]) -> str:
 def written_measure(claim: Mapping[str, Any]) -> str:
     """Return what was measured with its standard error and unit."""
     kept = [value for value in (claim["ours"], claim["error"]) if not math.isnan(value)]
-    return f"{' ± '.join(map(_written, kept))} {claim['unit']}"
-
-
-def _written(value: float) -> str:
-    """Return a number with about three digits that matter, and no exponent."""
-    size = abs(value)
-    digits = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
-    return f"{value:,.{digits}f}"
+    return f"{' ± '.join(map(written_number, kept))} {claim['unit']}"

@@ -1,4 +1,4 @@
-"""Rounds as scalars for TensorBoard, while they are played."""
+"""Scalars of each round for TensorBoard, written while the rounds are played."""
 
 from __future__ import annotations
 
@@ -19,19 +19,10 @@ __all__ = ["scalars_of", "writing_scalars"]
 def writing_scalars(
     folder: str | os.PathLike[str], *, done: int = 0
 ) -> Iterator[Callable[[RoundRecord], None]]:
-    """Lend a function that writes a round's scalars into a folder TensorBoard can read.
+    """Yield a function that writes a round's scalars into a folder TensorBoard can read.
 
-    Parameters
-    ----------
-    folder : path
-        Made if need be; show it with ``tensorboard --logdir FOLDER``.
-    done : int, default 0
-        Rounds played before; later ones in the folder, of a run that was killed, are hidden.
-
-    Raises
-    ------
-    FileError
-        If the folder cannot be written.
+    ``done`` rounds were played before: later ones in the folder, of a run that was killed, are
+    hidden. A folder that cannot be written raises `FileError`.
     """
     target: Path = file_path("folder", folder)
     try:
@@ -57,7 +48,7 @@ def writing_scalars(
 
 
 def scalars_of(record: RoundRecord) -> dict[str, float]:
-    """Return what is worth a curve; rounds that do not look at the test set have no accuracy."""
+    """Return a round's scalars; rounds without an evaluation have no accuracy."""
     scalars = {
         "accuracy": record.accuracy,
         "loss": record.loss,

@@ -1,12 +1,10 @@
-"""What a report is made of: the files in a folder that commands wrote, and what each shows."""
+"""The files that a report shows, and which part of the page each becomes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
 from pathlib import Path
 from typing import Final
-
-import xarray as xr
 
 from freshband.errors import FileError, FreshbandError, reason
 from freshband.reporting.page.parts import Part
@@ -16,16 +14,20 @@ from freshband.sealed import load_sealed
 
 __all__ = ["find_pictures", "find_results", "name_result", "show_result"]
 
-Shower = Callable[[xr.Dataset, Path, str], Part]
-
 _HDF5: Final = b"\x89HDF\r\n\x1a\n"  # begins every result, whatever its file is called
 _RUN: Final = "run.json"
+_PAGES: Final = {
+    "freshband simulation 1": "simulation",
+    "freshband training 1": "training",
+    "freshband comparison 1": "comparison",
+}  # the module of freshband.reporting.page that shows a result, by its format
 
 
 def find_results(root: Path) -> list[Path]:
-    """Return what may be results, verdicts first: they sum the others up.
+    """Return files that may be results, verdicts first, because they sum the others up.
 
-    Hidden files are being written. A run that is not finished stands for its last checkpoint.
+    Hidden files are left out, because they are being written. ``run.json`` stands for the last
+    checkpoint of a run that is not finished.
     """
     if not root.is_dir():
         return [] if _is_picture(root) else [root]
@@ -66,7 +68,7 @@ def _is_hdf5(path: Path) -> bool:
 
 
 def name_result(path: Path, root: Path) -> str:
-    """Return what to call a file: by its place below the folder, a run by its folder."""
+    """Return the title of a file: its path below the folder, or the folder of a run."""
     resolved = path.resolve()
     is_run = path.name in ("result.nc", _RUN)
     if path == root:
@@ -78,24 +80,20 @@ def name_result(path: Path, root: Path) -> str:
 
 
 def show_result(path: Path, title: str) -> Part:
-    """Return the part of the page on a file.
-
-    Raises
-    ------
-    FileError
-        If it cannot be read or is not a result.
-    FreshbandError
-        If it takes PyTorch to read it, which is not installed.
-    """
+    """Return the part of the page on a file, or raise `FreshbandError` if it cannot be read."""
     try:
         if path.name == _RUN:
             from freshband.federated.runs import read_rounds
 
-            return _training()(read_rounds(path.parent), path, title)
-        if path.suffix == ".json":
+            result = read_rounds(path.parent)
+        elif path.suffix == ".json":
             return show_json(path, title)
-        result = load_sealed(path, *_FORMS)
-        return _FORMS[result.attrs["format"]]()(result, path, title)
+        else:
+            result = load_sealed(path, *_PAGES)
+        name = _PAGES[result.attrs["format"]]
+        page = importlib.import_module(f"freshband.reporting.page.{name}")
+        part: Part = getattr(page, f"show_{name}")(result, path, title)
+        return part
     except ModuleNotFoundError:
         raise FreshbandError(
             f"{path} is a result of training, and reading it needs PyTorch; install it with: "
@@ -103,28 +101,3 @@ def show_result(path: Path, title: str) -> Part:
         ) from None
     except (KeyError, AttributeError, TypeError, ValueError) as error:
         raise FileError(f"{path} is not a complete result: {reason(error)}") from None
-
-
-def _simulation() -> Shower:
-    from freshband.reporting.page.simulation import show_simulation
-
-    return show_simulation
-
-
-def _training() -> Shower:
-    from freshband.reporting.page.training import show_training
-
-    return show_training
-
-
-def _comparison() -> Shower:
-    from freshband.reporting.page.comparison import show_comparison
-
-    return show_comparison
-
-
-_FORMS: Final[dict[str, Callable[[], Shower]]] = {
-    "freshband simulation 1": _simulation,
-    "freshband training 1": _training,
-    "freshband comparison 1": _comparison,
-}

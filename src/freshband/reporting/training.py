@@ -8,13 +8,15 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from freshband.federated.comparison import read_comparison
 from freshband.federated.result import read_settings
 from freshband.federated.settings import Training
-from freshband.reporting.curves import COLOURS, DASHES
+from freshband.reporting.curves import COLOURS, draw_series, styles_of, tidy_axes
+from freshband.reporting.maps import add_color_bar, count_along, paint_map
+from freshband.reporting.series import over_policies, rank_clients
 
 __all__ = ["draw_comparison", "draw_training"]
 
@@ -28,11 +30,6 @@ def draw_training(result: xr.Dataset) -> Figure:
     ----------
     result : xarray.Dataset
         From `freshband.federated.result.collect_records` or ``load_training``.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Ready for ``figure.savefig("training.pdf")``. It belongs to no window.
     """
     settings = read_settings(result)
     figure = Figure(figsize=(9.0, 5.6), layout="constrained")
@@ -42,7 +39,7 @@ def draw_training(result: xr.Dataset) -> Figure:
     _spread_over_clients(accuracy, rounds[looks], result.client_accuracy.values[looks])
     accuracy.plot(rounds[looks], result.accuracy.values[looks], color=COLOURS[0], label="test set")
     accuracy.set_ylabel("accuracy")
-    accuracy.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    _in_percent(accuracy)
     accuracy.legend(frameon=False, fontsize=8, loc="lower right")
     _paint_ages(figure, ages, result)
     variance.plot([0, *rounds], [0, *result.cumulative_variance.values], color=COLOURS[0])
@@ -57,14 +54,9 @@ def draw_training(result: xr.Dataset) -> Figure:
     for axes in (accuracy, variance):
         axes.set_xlim(0, rounds[-1] + 0.5)
         axes.set_xlabel("round")
-        _plain(axes)
+        tidy_axes(axes)
     _bars(participation, result.participation.values)
-    figure.suptitle(
-        f"{_told(settings)}; {settings.policy().name}, {result.sizes['round']} rounds",
-        fontsize=9,
-        x=0.01,
-        ha="left",
-    )
+    _head(figure, settings, f"{settings.policy().name}, {result.sizes['round']} rounds")
     return figure
 
 
@@ -72,27 +64,20 @@ def _spread_over_clients(axes: Axes, rounds: NDArray[Any], values: NDArray[np.fl
     known = ~np.isnan(values).all(axis=1)
     if known.any():
         low, high = np.nanmin(values[known], axis=1), np.nanmax(values[known], axis=1)
-        axes.fill_between(
-            rounds[known], low, high, color=COLOURS[0], alpha=0.15, linewidth=0, label="clients"
-        )
+        style: dict[str, Any] = {"color": COLOURS[0], "alpha": 0.15, "linewidth": 0}
+        axes.fill_between(rounds[known], low, high, label="clients", **style)
 
 
 def _paint_ages(figure: Figure, axes: Axes, result: xr.Dataset) -> None:
-    """Show who waits: a row for each client, dark where its update is old."""
-    rounds, clients = result["round"].values, result["client"].values
-    edges = np.concatenate([[rounds[0] - 0.5], rounds + 0.5])
-    rows = np.arange(len(clients) + 1) - 0.5
-    painted = axes.pcolormesh(
-        edges, rows, result.ages.values.T, cmap="Blues", vmin=1, rasterized=True
-    )
+    """Draw a row for each client, dark where its update is old."""
+    rounds, ages = result["round"].values, result.ages.transpose("round", "client").values
+    edges = np.append(rounds[0] - 0.5, rounds + 0.5)
+    painted = paint_map(axes, edges, ages, ruled=(False, False), cmap="Blues", vmin=1)
     axes.set_xlabel("round")
     axes.set_ylabel("client")
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=10, integer=True, min_n_ticks=1))
-    axes.spines[:].set_visible(False)
-    bar = figure.colorbar(painted, ax=axes, fraction=0.05, pad=0.02)
-    bar.set_label("age")
-    bar.ax.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-    bar.outline.set_visible(False)
+    count_along(axes.xaxis, 8)
+    count_along(axes.yaxis, 10)
+    count_along(add_color_bar(figure, painted, "age", ax=axes, fraction=0.05), 5)
 
 
 def _bars(axes: Axes, shares: NDArray[np.float64]) -> None:
@@ -101,126 +86,82 @@ def _bars(axes: Axes, shares: NDArray[np.float64]) -> None:
     axes.set_xlabel("client")
     axes.set_ylabel("rounds delivered")
     axes.set_ylim(0, 1)
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True, min_n_ticks=1))
-    _plain(axes)
-
-
-# ------------------------------------------------------------------------------------- comparison
+    _in_percent(axes)
+    count_along(axes.xaxis, 12)
+    tidy_axes(axes)
 
 
 def draw_comparison(result: xr.Dataset) -> Figure:
     """Draw policies side by side on one page: regret, accuracy and fairness.
 
-    Curves are means over runs, bands one standard error. Clients are ranked in every run, from the
-    one worst off, so that the last two panels show how unequal they are, whoever they are.
+    Curves are means over runs, and bands are one standard error. Clients are ranked in every run,
+    the one worst off first, so that the last two panels show how unequal clients are, whichever
+    client is worst off in a run.
 
     Parameters
     ----------
     result : xarray.Dataset
         From `freshband.federated.comparison.compare` or ``load_comparison``.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Ready for ``figure.savefig("comparison.pdf")``. It belongs to no window.
     """
     config = read_comparison(result)
     figure = Figure(figsize=(11.0, 6.2), layout="constrained")
     regret, variance, shares, accuracy, spread, clients = figure.subplots(2, 3).flat
-    looks = result.accuracy.notnull().all(["policy", "run"]).values
-    seen = result.isel(round=looks)
+    seen = result.isel(round=result.accuracy.notnull().all(["policy", "run"]).values)
     known = bool(result.regret.notnull().any())
     yardstick = "mean+age oracle" if known else "best fixed set"
-    _curves(regret, result.regret if known else result.regret_fixed, from_zero=True)
-    regret.set_title(f"AoI regret, against the {yardstick}", fontsize=9)
-    _curves(variance, result.cumulative_variance, from_zero=True)
-    variance.set_title("cumulative AoI variance", fontsize=9)
-    _ranked(shares, result.participation)
-    shares.set_title("rounds in which a client got through", fontsize=9)
-    _curves(accuracy, seen.accuracy)
-    accuracy.set_title("test accuracy", fontsize=9)
-    accuracy.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    title = f"AoI regret, against the {yardstick}"
+    _curves(regret, title, result.regret if known else result.regret_fixed, from_zero=True)
+    _curves(variance, "cumulative AoI variance", result.cumulative_variance, from_zero=True)
+    _ranked(shares, "rounds in which a client got through", result.participation)
+    _curves(accuracy, "test accuracy", seen.accuracy)
+    _in_percent(accuracy)
     late = seen.sel(round=slice(result.sizes["round"] / 10, None))  # the start would hide the rest
     accuracy.set_ylim(bottom=float(late.accuracy.mean("run").min()))
-    _curves(spread, seen.accuracy_spread)
-    spread.set_title("spread of accuracy over clients", fontsize=9)
-    spread.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    _curves(spread, "spread of accuracy over clients", seen.accuracy_spread)
+    _in_percent(spread)
     spread.set_ylim(0, 1.2 * float(late.accuracy_spread.mean("run").max()) or None)
-    _ranked(clients, seen.client_accuracy.isel(round=-1))
-    clients.set_title("accuracy of each client's classes, last round", fontsize=9)
-    figure.legend(
-        *regret.get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=min(4, result.sizes["policy"]),
-        frameon=False,
-        fontsize=9,
-    )
+    last = seen.client_accuracy.isel(round=-1)
+    _ranked(clients, "accuracy of each client's classes, last round", last)
+    lines, labels = regret.get_legend_handles_labels()
+    style = {"ncols": min(4, len(labels)), "frameon": False, "fontsize": 9}
+    figure.legend(lines, labels, loc="outside lower center", **style)
     runs = config["runs"]
     several = f"{runs} runs; band: ± one standard error" if runs > 1 else "1 run"
-    figure.suptitle(f"{_told(config['settings'])}; {several}", fontsize=9, x=0.01, ha="left")
+    _head(figure, config["settings"], several)
     return figure
 
 
-def _styles(policies: NDArray[Any]) -> dict[str, dict[str, Any]]:
-    """Return a colour for each policy, then other dashes."""
-    return {
-        str(name): {
-            "color": COLOURS[place % len(COLOURS)],
-            "linestyle": DASHES[place // len(COLOURS) % len(DASHES)],
-        }
-        for place, name in enumerate(policies)
-    }
-
-
-def _curves(axes: Axes, curves: xr.DataArray, *, from_zero: bool = False) -> None:
-    rounds = curves["round"].values
-    for name, style in _styles(curves.policy.values).items():
-        values = curves.sel(policy=name).transpose("run", "round").values
-        x = rounds
-        if from_zero:
-            x = np.concatenate([[0], rounds])
-            values = np.concatenate([np.zeros((len(values), 1)), values], axis=1)
-        _line_and_band(axes, x, values, name, style)
+def _curves(axes: Axes, title: str, curves: xr.DataArray, *, from_zero: bool = False) -> None:
+    styles = styles_of(curves.policy.values)
+    for name, series in over_policies(curves, from_zero=from_zero).items():
+        draw_series(axes, series, label=name, **styles[name])
+    axes.set_title(title, fontsize=9)
     axes.set_xlabel("round")
-    axes.set_xlim(0, rounds[-1])
-    _plain(axes)
+    axes.set_xlim(0, curves["round"].values[-1])
+    tidy_axes(axes)
 
 
-def _ranked(axes: Axes, values: xr.DataArray) -> None:
+def _ranked(axes: Axes, title: str, values: xr.DataArray) -> None:
     """Draw clients from the one worst off in a run to the one best off."""
-    for name, style in _styles(values.policy.values).items():
-        ranked = np.sort(values.sel(policy=name).transpose("run", "client").values, axis=1)
-        places = np.arange(1, ranked.shape[1] + 1)
-        marker = {"marker": "o", "markersize": 3.5} if len(places) <= 40 else {}
-        _line_and_band(axes, places, ranked, name, {**style, **marker})
+    styles = styles_of(values.policy.values)
+    marker = {"marker": "o", "markersize": 3.5} if values.sizes["client"] <= 40 else {}
+    for name, series in over_policies(rank_clients(values), "client").items():
+        draw_series(axes, series, label=name, **styles[name], **marker)
+    axes.set_title(title, fontsize=9)
     axes.set_xlabel("client, the one worst off first")
+    _in_percent(axes)
+    count_along(axes.xaxis, 10)
+    tidy_axes(axes)
+
+
+def _in_percent(axes: Axes) -> None:
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=10, integer=True, min_n_ticks=1))
-    _plain(axes)
 
 
-def _line_and_band(
-    axes: Axes, x: NDArray[Any], values: NDArray[np.float64], label: str, style: dict[str, Any]
-) -> None:
-    """Draw the mean over runs, the first axis, with a band of one standard error."""
-    mean = values.mean(axis=0)
-    axes.plot(x, mean, linewidth=1.6, label=label, **style)
-    if len(values) > 1:
-        error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
-        axes.fill_between(
-            x, mean - error, mean + error, alpha=0.2, linewidth=0, color=style["color"]
-        )
-
-
-def _plain(axes: Axes) -> None:
-    axes.grid(alpha=0.25, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def _told(settings: Training) -> str:
-    return (
+def _head(figure: Figure, settings: Training, more: str) -> None:
+    """Write data set and channels above the panels."""
+    text = (
         f"{settings.dataset} over {settings.channels}: M = {settings.clients}, "
-        f"N = {settings.build_channels().n_channels}, seed {settings.seed}"
+        f"N = {settings.build_channels().n_channels}, seed {settings.seed}; {more}"
     )
+    figure.suptitle(text, fontsize=9, x=0.01, ha="left")

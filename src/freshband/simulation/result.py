@@ -19,13 +19,13 @@ from freshband.plugins import imports_to_keep
 from freshband.policy import has_detector
 from freshband.sealed import load_sealed, save_sealed, versions_of
 from freshband.simulation.loop import Tally
+from freshband.statistics import mean_and_error
 
 __all__ = [
     "Record",
     "collect",
     "load_result",
     "mask_detections",
-    "mean_and_error",
     "read_config",
     "save_result",
     "summarise",
@@ -189,16 +189,6 @@ def summarise(result: xr.Dataset) -> dict[str, Any]:
         "freshband": result.attrs["freshband"],
         "versions": json.loads(result.attrs["versions"]),
     }
-
-
-def mean_and_error(values: NDArray[Any]) -> dict[str, float | None] | None:
-    """Return mean and standard error of the values that are numbers, or None without any."""
-    known = np.asarray(values, dtype=np.float64)
-    known = known[~np.isnan(known)]
-    if known.size == 0:
-        return None
-    error = float(known.std(ddof=1) / np.sqrt(known.size)) if known.size > 1 else None
-    return {"mean": float(known.mean()), "se": error}
 
 
 def save_result(result: xr.Dataset, path: str | os.PathLike[str]) -> None:

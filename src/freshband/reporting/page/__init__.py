@@ -1,1 +1,1 @@
-"""The parts of a report's page: markup, charts, and one file for each kind of result."""
+"""The parts of a report's page: templates, charts, and one file for each kind of result."""

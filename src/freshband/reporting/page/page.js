@@ -5,14 +5,14 @@
   const root = document.documentElement;
   const drawn = new Set();
 
-  // ---- colours: "@name" and "@name/0.2" stand for properties of the style sheet
+  // ---- colours: "var(--name)" and "var(--name, 0.2)" stand for properties of the style sheet
 
   const probe = document.body.appendChild(document.createElement("span"));
   probe.hidden = true;
   const colour = (text) => {
-    if (!text.startsWith("@")) return text;
-    const [name, alpha] = text.slice(1).split("/");
-    probe.style.color = `var(--${name})`;
+    const [, name, alpha] = /^var\((--[\w-]+)(?:, ([\d.]+))?\)$/.exec(text) ?? [];
+    if (!name) return text;
+    probe.style.color = `var(${name})`;
     const solid = getComputedStyle(probe).color;
     return alpha ? solid.replace("rgb(", "rgba(").replace(")", `, ${alpha})`) : solid;
   };
@@ -50,13 +50,13 @@
       margin: { l: 8, r: 8, t: touch.matches ? 8 : 28, b: 8 },
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family, size: 12, color: colour("@soft") },
+      font: { family, size: 12, color: colour("var(--soft)") },
       hoverlabel: {
-        bgcolor: colour("@paper"),
-        bordercolor: colour("@grid"),
-        font: { color: colour("@ink") },
+        bgcolor: colour("var(--paper)"),
+        bordercolor: colour("var(--grid)"),
+        font: { color: colour("var(--ink)") },
       },
-      modebar: { color: colour("@soft"), activecolor: colour("@accent"), bgcolor: "rgba(0,0,0,0)" },
+      modebar: { color: colour("var(--soft)"), activecolor: colour("var(--accent)"), bgcolor: "rgba(0,0,0,0)" },
     };
   };
   const draw = (figure) => {
@@ -80,7 +80,7 @@
     const off = new Set([...hidden].map((one) => one.dataset.group));
     const view = figure.querySelector("select")?.value ?? "0";
     for (const trace of chart.traces) {
-      const { group, view: own } = trace.meta;
+      const { group, view: own } = trace.meta ?? {};
       trace.visible = !off.has(group) && (own === undefined || own === view);
     }
     const log = figure.querySelector('[data-log][aria-pressed="true"]') !== null;

@@ -4,33 +4,46 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from freshband.channels.base import ChannelModel
 from freshband.errors import FreshbandError
-from freshband.reporting.page.air import MOST_DRAWN, Air, draw_air
-from freshband.reporting.page.charts import Chart, Series
-from freshband.reporting.page.markup import Html, number, table
-from freshband.simulation.result import mean_and_error
+from freshband.reporting.air import Air, cut_rounds, read_air
+from freshband.reporting.numbers import number
+from freshband.reporting.page.charts import Chart, Table, curves, look_of
+from freshband.reporting.series import over_policies
+from freshband.statistics import mean_and_error
 
 __all__ = [
+    "AGE_MEASURES",
     "Part",
     "Picture",
     "air_again",
-    "flatten",
     "measure_table",
-    "over_policies",
+    "regret_charts",
     "repeat_with",
     "same_air_note",
     "settings_table",
     "surroundings",
 ]
+
+_MOST_DRAWN: Final = 200_000_000  # states, at most, that are drawn again for a picture
+AGE_MEASURES: Final = {
+    "regret": "AoI regret",
+    "regret_rotate": "AoI regret, rotating oracle",
+    "regret_fixed": "AoI regret, best fixed set",
+    "mean_age": "mean age",
+    "max_age": "oldest",
+    "cumulative_variance": "cumulative variance",
+    "jain": "Jain index",
+    "alarms": "alarms",
+}
 
 
 class Picture(NamedTuple):
@@ -43,59 +56,24 @@ class Picture(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """What the page shows of one file.
-
-    Attributes
-    ----------
-    kind, title, about : str
-        What it is, what to call it, and one line on what was run.
-    summary : Html
-        The numbers at a glance.
-    pictures : list of Picture
-        Files that are shown as they are.
-    charts : list of Chart
-        In the order of the page.
-    tables : list of Html
-        Shown below the charts.
-    notes : list of str
-        What could not be shown, and why.
-    settings, environment : Html, optional
-        The configuration and where it ran.
-    repeat : str
-        A command that runs it again, if there is one; ``again`` says what it does.
-    """
+    """What the page shows of one file, in the order of the page."""
 
     kind: str
     title: str
-    about: str
-    summary: Html | None = None
-    settings: Html | None = None
-    environment: Html | None = None
-    repeat: str = ""
-    again: str = "The same again"
+    about: str  # one line on what was run
+    summary: Table | None = None  # the numbers at a glance
+    tiles: Mapping[str, str] = field(default_factory=dict)  # the same of a single run
     pictures: list[Picture] = field(default_factory=list)
     charts: list[Chart] = field(default_factory=list)
-    tables: list[Html] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)  # below the charts
+    notes: list[str] = field(default_factory=list)  # what could not be shown, and why
+    settings: Table | None = None
+    environment: Table | None = None
+    repeat: str = ""  # a command that runs it again, if there is one
+    again: str = "The same again"  # what that command does
 
 
-def over_policies(
-    array: xr.DataArray, along: str = "round", *, from_zero: bool = False
-) -> dict[str, Series]:
-    """Return a series for each policy of an array over (policy, run, ``along``)."""
-    places = array[along].values
-    found: dict[str, Series] = {}
-    for name in array.policy.values:
-        values = array.sel(policy=name).transpose("run", along).values.astype(np.float64)
-        x = places
-        if from_zero:
-            x = np.concatenate([[0], places])
-            values = np.concatenate([np.zeros((len(values), 1)), values], axis=1)
-        found[str(name)] = Series(x, values)
-    return found
-
-
-def measure_table(caption: str, measures: xr.Dataset, told: Mapping[str, str]) -> Html:
+def measure_table(measures: xr.Dataset, told: Mapping[str, str]) -> Table:
     """Return mean and standard error over runs of some measures, a row for each policy.
 
     ``told`` gives the heading of each; those that end in % are shares of one.
@@ -109,12 +87,24 @@ def measure_table(caption: str, measures: xr.Dataset, told: Mapping[str, str]) -
     for policy in measures.policy.values:
         row = [str(policy)]
         for name, head in known.items():
-            found = mean_and_error(measures[name].sel(policy=policy).values)
-            mean, error = (None, None) if found is None else (found["mean"], found["se"])
-            row.append(number(mean, error, percent=head.endswith("%")))
+            found = mean_and_error(measures[name].sel(policy=policy).values) or {}
+            row.append(number(found.get("mean"), found.get("se"), percent=head.endswith("%")))
         rows.append(row)
-    heads = [head.removesuffix("%").rstrip(", ") for head in known.values()]
-    return table(caption, ["policy", *heads], rows)
+    heads = [head.removesuffix(", %") for head in known.values()]
+    return Table("Policies at a glance: mean ± standard error", ["policy", *heads], rows)
+
+
+def regret_charts(result: xr.Dataset, suffix: str = "") -> list[Chart]:
+    """Return the regret of every policy, if the result has it; an empty list otherwise."""
+    known = bool(result.regret.notnull().any())
+    measure, oracle = (
+        ("regret", "the mean+age oracle") if known else ("regret_fixed", "the best fixed set")
+    )
+    if f"{measure}{suffix}" not in result:
+        return []
+    look = look_of("regret")
+    look["says"] = look["says"].format(oracle=oracle)
+    return [curves(**look, series=over_policies(result[f"{measure}{suffix}"], from_zero=True))]
 
 
 # ---------------------------------------------------------------------------------------- the air
@@ -122,25 +112,26 @@ def measure_table(caption: str, measures: xr.Dataset, told: Mapping[str, str]) -
 
 def air_again(
     build: Callable[[], ChannelModel],
-    horizon: int,
-    seed: int,
+    config: Mapping[str, Any],
     run: int,
     *,
     rounds: int,
     views: int = 1,
-) -> tuple[Air | None, str | None]:
-    """Draw the air of a run again, or say why that cannot be done here."""
+) -> tuple[Air | None, list[str]]:
+    """Draw the first rounds of a run's air again, or return why that is impossible here."""
     try:
         model = build()
-        if rounds * model.n_channels > MOST_DRAWN:
-            return None, f"The channel map is left out: {rounds:,} rounds take long to draw again."
-        return draw_air(model, horizon, seed, run, rounds=rounds, views=views), None
+        if rounds * model.n_channels > _MOST_DRAWN:
+            told = f"The channel map is left out: {rounds:,} rounds take long to draw again."
+            return None, [told]
+        cuts = cut_rounds(rounds, model.n_channels, 2 * views + 2)
+        return read_air(model, config["rounds"], config["seed"], run, cuts), []
     except FreshbandError as error:
-        return None, f"The air cannot be drawn again here: {error}"
+        return None, [f"The air cannot be drawn again here: {error}"]
 
 
 def same_air_note(result: xr.Dataset, rest: str) -> list[str]:
-    """Say what standard errors are of where all runs met the same states: the rest."""
+    """Return a note on what standard errors mean where all runs met the same states."""
     if "same_air" not in result.attrs:
         return []
     return [
@@ -152,30 +143,28 @@ def same_air_note(result: xr.Dataset, rest: str) -> list[str]:
 # ------------------------------------------------------------------------ configuration, machine
 
 
-def flatten(config: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, str]]:
-    """Return settings one by one, those of tables with dots in their names."""
+def _flatten(config: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, str]]:
+    """Return settings one by one; the names of nested ones have dots."""
     for key, value in config.items():
         name = f"{above}{key}"
         if isinstance(value, Mapping) and value:
-            yield from flatten(value, f"{name}.")
+            yield from _flatten(value, f"{name}.")
         else:
             yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def settings_table(config: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> Html:
-    """Return the configuration, where defaults are known with a word on what differs."""
-    rows: list[Sequence[str]] = []
-    for name, text in flatten(config):
-        if defaults is None:
-            rows.append([name, text])
-        else:
-            usual = name in defaults and defaults[name] == config.get(name)
-            rows.append([name, text, "default" if usual else "chosen"])
-    head = ["setting", "value"] + ([] if defaults is None else ["from"])
-    return table("Configuration", head, rows)
+def settings_table(config: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> Table:
+    """Return the configuration and, where defaults are known, whether each setting was chosen."""
+    rows = [list(pair) for pair in _flatten(config)]
+    if defaults is None:
+        return Table("Configuration", ["setting", "value"], rows)
+    for row in rows:
+        usual = row[0] in defaults and defaults[row[0]] == config.get(row[0])
+        row.append("default" if usual else "chosen")
+    return Table("Configuration", ["setting", "value", "from"], rows)
 
 
-def surroundings(result: xr.Dataset, path: Path) -> Html:
+def surroundings(result: xr.Dataset, path: Path) -> Table:
     """Return where a result comes from: versions, device, time, file."""
     attrs = result.attrs
     facts = {
@@ -186,7 +175,7 @@ def surroundings(result: xr.Dataset, path: Path) -> Html:
         "device": str(attrs.get("device", "cpu")),
         "seconds": number(float(attrs.get("seconds", np.nan))),
     }
-    return table("Environment", ["what", "value"], facts.items())
+    return Table("Environment", ["what", "value"], list(facts.items()))
 
 
 def repeat_with(command: str, path: Path, result: xr.Dataset) -> str:

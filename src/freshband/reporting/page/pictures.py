@@ -1,4 +1,4 @@
-"""Pictures that commands drew, on the page as they are."""
+"""Pictures that commands drew, shown on the page unchanged."""
 
 from __future__ import annotations
 

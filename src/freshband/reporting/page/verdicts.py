@@ -1,15 +1,15 @@
-"""What ``freshband reproduce`` writes beside results: verdicts, and what was tried."""
+"""The parts of the page on what ``freshband reproduce`` writes beside results."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from freshband.errors import FileError
 from freshband.experiments.base import Experiment, find_verdicts, read_rows
-from freshband.reporting.page.markup import Html, number, table, tag
+from freshband.reporting.numbers import counted, number
+from freshband.reporting.page.charts import Table
 from freshband.reporting.page.parts import Part, Picture
 from freshband.reporting.page.pictures import load_picture
 
@@ -17,6 +17,7 @@ __all__ = ["is_verdict_name", "show_json"]
 
 _HEAD: Final = ("statement", "verdict", "ours", "paper", "why")
 _TRIED: Final = {
+    "dataset": "data set",
     "air": "air",
     "local_steps": "local steps",
     "batch_size": "batch",
@@ -24,11 +25,12 @@ _TRIED: Final = {
     "accuracy": "accuracy of random",
     "device": "device",
     "precision": "precision",
+    "taken": "",
 }
 
 
 def is_verdict_name(name: str) -> bool:
-    """Whether ``freshband reproduce`` calls a file so.
+    """Whether a file has a name that ``freshband reproduce`` gives.
 
     Examples
     --------
@@ -39,13 +41,7 @@ def is_verdict_name(name: str) -> bool:
 
 
 def show_json(path: Path, title: str) -> Part:
-    """Return the part of the page on a file of verdicts, or of what was tried.
-
-    Raises
-    ------
-    FileError
-        If the file cannot be read or holds something else.
-    """
+    """Return the part of the page on a file of verdicts or of trials, or raise `FileError`."""
     rows = read_rows(path)
     shower = _show_verdicts if "verdict" in rows[0] else _show_trials
     return shower(rows, path, title)
@@ -71,7 +67,7 @@ def _show_verdicts(claims: list[dict[str, Any]], path: Path, title: str) -> Part
 
 
 def _figures(experiment: Experiment, folder: Path) -> tuple[list[Picture], list[str]]:
-    """Return the figures of an experiment that are there, and what is wrong with others."""
+    """Return the figures of an experiment that exist, and notes on those that cannot be shown."""
     pictures, notes = [], []
     for shown in experiment.figures:
         path = folder / f"{shown}-{experiment.scale}.png"
@@ -83,7 +79,7 @@ def _figures(experiment: Experiment, folder: Path) -> tuple[list[Picture], list[
     return pictures, notes
 
 
-def _claims_table(claims: list[dict[str, Any]]) -> Html:
+def _claims_table(claims: list[dict[str, Any]]) -> Table:
     rows = [
         [
             claim["what"],
@@ -95,7 +91,7 @@ def _claims_table(claims: list[dict[str, Any]]) -> Html:
         for claim in claims
     ]
     caption = "Statements and what became of them: mean ± standard error"
-    return tag("div", table(caption, _HEAD, rows), class_="words")
+    return Table(caption, _HEAD, rows, words=True)
 
 
 def _show_trials(trials: list[dict[str, Any]], path: Path, title: str) -> Part:
@@ -105,22 +101,17 @@ def _show_trials(trials: list[dict[str, Any]], path: Path, title: str) -> Part:
     for trial in trials:
         best = best_of(trials, trial["dataset"], trial["air"])
         taken = "taken" if best.items() <= trial.items() else ""
-        rows.append([trial["dataset"], *_cells(trial), taken])
+        accuracy = number(trial["accuracy"], percent=True)
+        cells = {**trial, "accuracy": accuracy, "taken": taken}
+        rows.append([str(cells[name]) for name in _TRIED])
     return Part(
         kind="Choice",
         title=title,
         about="What the paper leaves open in training, chosen by how well random scheduling "
-        f"learns: {len(trials)} trial{'s' if len(trials) > 1 else ''}.",
-        summary=table("Settings that were tried", ["data set", *_TRIED.values(), ""], rows),
+        f"learns: {counted(len(trials), 'trial')}.",
+        summary=Table("Settings that were tried", list(_TRIED.values()), rows),
         repeat=f"freshband reproduce choice --out {_folder(path)}",
     )
-
-
-def _cells(trial: Mapping[str, Any]) -> list[str]:
-    return [
-        number(value, percent=True) if name == "accuracy" else str(value)
-        for name, value in ((name, trial[name]) for name in _TRIED)
-    ]
 
 
 def _folder(path: Path) -> str:

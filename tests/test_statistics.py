@@ -1,0 +1,44 @@
+"""Mean and standard error against their textbook forms."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import freshband
+from freshband.statistics import mean_and_error, standard_error
+
+VALUES = np.random.default_rng(0).normal(size=(7, 3))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_standard_errors_are_those_of_the_textbook(axis: int) -> None:
+    expected = [
+        statistics.stdev(each) / math.sqrt(len(each)) for each in np.moveaxis(VALUES, axis, -1)
+    ]
+    np.testing.assert_allclose(standard_error(VALUES, axis), expected)
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 4), (0, 2)])
+def test_fewer_than_two_values_have_no_error(shape: tuple[int, ...]) -> None:
+    found = standard_error(np.ones(shape))
+    assert found.shape == shape[1:]
+    assert np.isnan(found).all()
+
+
+def test_values_that_are_missing_do_not_count() -> None:
+    found = mean_and_error([np.nan, 1.0, 2.0, 6.0])
+    assert found == {"mean": 3.0, "se": pytest.approx(statistics.stdev([1, 2, 6]) / math.sqrt(3))}
+    assert mean_and_error([4.0, np.nan]) == {"mean": 4.0, "se": None}
+    assert mean_and_error([np.nan]) is None
+    assert mean_and_error([]) is None
+
+
+def test_the_package_computes_standard_errors_in_one_place() -> None:
+    sources = Path(freshband.__file__).parent.rglob("*.py")
+    found = [path.name for path in sources if "ddof=1" in path.read_text(encoding="utf-8")]
+    assert found == ["statistics.py"]
