@@ -49,6 +49,9 @@ def _plan(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> bool:
 
 @entry_point
 def _observe(scheduler: Any, desk: Any, t: int) -> int:
+    for j in range(len(desk.assignment)):
+        if desk.assignment[j] < 0:  # whatever was reported of a client that sent nothing
+            desk.outcome[j] = -1
     return observe_round(lend(scheduler), lend(desk), t)
 
 
@@ -138,7 +141,8 @@ class Coordinator:
         self._scheduler, self._matching = self.policy.start(
             self.n_clients, self.n_channels, self._rng, self.horizon
         )
-        self._desk = open_desk(self.n_clients, self.n_channels)
+        links = self.policy.scheduler.client_scores
+        self._desk = open_desk(self.n_clients, self.n_channels, links)
         self._round = 0  # rounds observed
         self._reserved = 0
         self._planned = False

@@ -111,8 +111,8 @@ def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -
         raise ParameterError(f"policy must be text like 'glr-cucb:paper+aa', got {shown(text)}")
     head, *tokens = text.strip().split("+")
     name, colon, preset = head.partition(":")
-    kind = schedulers.registry[name]
-    preset = preset if colon else "corrected"
+    kind = cast(type[schedulers.RegisteredScheduler], schedulers.registry[name])
+    preset = schedulers.read_preset(preset) if colon else schedulers.DEFAULT
     if preset not in kind.presets:
         raise UnknownNameError(f"{name} has no preset {preset!r}; {nearest(preset, kind.presets)}")
     matching, aware = _read_tokens(text, tokens)

@@ -11,7 +11,7 @@ from typing import Any
 
 from freshband._jit import cold, kernel
 
-__all__ = ["CLIENTS", "sort_by", "take_best", "tie_break"]
+__all__ = ["CLIENTS", "draw_to_front", "sort_by", "take_best", "tie_break"]
 
 CLIENTS = 1 << 30
 """Added to the round where clients are ordered: their ties fall independently of channels'."""
@@ -33,6 +33,15 @@ def _before(keys: Any, t: int, a: int, b: int) -> bool:
     if keys[a] == keys[b]:
         return tie_break(t, a) < tie_break(t, b)
     return keys[a] > keys[b]  # type: ignore[no-any-return]
+
+
+@kernel
+def _insert(keys: Any, t: int, items: Any, end: int, item: int) -> None:
+    """Put an item into its place among the first ``end``, which are sorted; later ones move up."""
+    while end > 0 and _before(keys, t, item, items[end - 1]):
+        items[end] = items[end - 1]
+        end -= 1
+    items[end] = item
 
 
 @kernel
@@ -58,12 +67,7 @@ def sort_by(keys: Any, t: int, items: Any) -> None:
     """
     if len(items) <= _FEW:
         for i in range(1, len(items)):
-            item = items[i]
-            j = i
-            while j > 0 and _before(keys, t, item, items[j - 1]):
-                items[j] = items[j - 1]
-                j -= 1
-            items[j] = item
+            _insert(keys, t, items, i, items[i])
     else:
         _heap_sort(keys, t, items)
 
@@ -126,10 +130,7 @@ def take_best(keys: Any, t: int, best: Any) -> None:
                 j = have - 1
             else:
                 continue
-            while j > 0 and _before(keys, t, item, best[j - 1]):
-                best[j] = best[j - 1]
-                j -= 1
-            best[j] = item
+            _insert(keys, t, best, j, item)
     else:
         _heap_select(keys, t, best)
 
@@ -145,3 +146,11 @@ def _heap_select(keys: Any, t: int, best: Any) -> None:
         if _before(keys, t, item, best[0]):
             best[0] = item
             _sift(keys, t, best, 0, m)
+
+
+@kernel
+def draw_to_front(deck: Any, rng: Any, first: int, last: int) -> None:
+    """Fill places ``first`` to ``last - 1`` with a uniform draw from them and all after them."""
+    for place in range(first, last):
+        other = place + int(rng.random() * (len(deck) - place))
+        deck[place], deck[other] = deck[other], deck[place]

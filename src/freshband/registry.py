@@ -33,6 +33,8 @@ class Registry(Generic[Thing]):
         What every class must have, and what that is.
     defaults : mapping of str to object, optional
         What a class may have, and is given if it does not.
+    complete : callable, optional
+        What is done to a class when it is registered.
     """
 
     def __init__(
@@ -41,10 +43,12 @@ class Registry(Generic[Thing]):
         package: str,
         needs: Mapping[str, str] | None = None,
         defaults: Mapping[str, Any] | None = None,
+        complete: Callable[[Any], None] | None = None,
     ) -> None:
         self.kind = kind
         self._needs = dict(needs or {})
         self._defaults = dict(defaults or {})
+        self._complete = complete
         self._package = package
         self._things: dict[str, Thing] = {}
         self._loaded = False
@@ -69,6 +73,8 @@ class Registry(Generic[Thing]):
             for part, value in self._defaults.items():
                 if not hasattr(thing, part):
                     setattr(thing, part, value)
+            if self._complete is not None:
+                self._complete(thing)
             self._things[name] = thing
             return thing
 

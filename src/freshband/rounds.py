@@ -26,8 +26,8 @@ class Desk(NamedTuple):
     ages: NDArray[np.int64]  # (M,) a_i(t), equation (8)
     priorities: NDArray[np.float64]  # (M,) from training; zeros without
     chosen: NDArray[np.int64]  # (M,) channels selected
-    scores: NDArray[np.float64]  # (1, N) ranking key
-    assignment: NDArray[np.int64]  # (M,) channel of each client, -1 idle
+    scores: NDArray[np.float64]  # (1, N) ranking key of all clients, or (M, N) of each
+    assignment: NDArray[np.int64]  # (M,) channel of each client, -1 for none
     overridden: NDArray[np.int8]  # (M,) 1 where an AoI-aware rule acted
     outcome: NDArray[np.int8]  # (M,) 1 delivered, 0 lost, -1 unknown
     given: NDArray[np.int64]  # (N,) the round in which a channel was last handed out
@@ -36,13 +36,13 @@ class Desk(NamedTuple):
 not_saved(Desk, "given")  # only compared with the present round
 
 
-def open_desk(n_clients: int, n_channels: int) -> Desk:
+def open_desk(n_clients: int, n_channels: int, client_scores: bool = False) -> Desk:
     """Return the desk before the first round: all ages are 1."""
     return Desk(
         ages=np.ones(n_clients, np.int64),
         priorities=np.zeros(n_clients),
         chosen=np.zeros(n_clients, np.int64),
-        scores=np.zeros((1, n_channels)),
+        scores=np.zeros((n_clients if client_scores else 1, n_channels)),
         assignment=np.full(n_clients, -1, np.int64),
         overridden=np.zeros(n_clients, np.int8),
         outcome=np.full(n_clients, -1, np.int8),
@@ -59,6 +59,8 @@ def plan_round(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> bo
     """
     for j in range(len(desk.overridden)):
         desk.overridden[j] = 0
+        if not is_ours(matching):  # those of the package write every place
+            desk.assignment[j] = -1
     select(scheduler, t, desk.ages, rng, desk.chosen)
     if not is_ours(scheduler) and not _exist(desk):
         return False
@@ -99,7 +101,10 @@ def _noticed(alarm: int | None) -> int:
 
 @kernel
 def observe_round(scheduler: Any, desk: Any, t: int) -> int:
-    """Age the clients by ``desk.outcome`` and learn; return the channel found changed, or -1."""
+    """Age the clients by ``desk.outcome`` and learn; return the channel found changed, or -1.
+
+    The outcome of a client without a channel must be -1, unknown: it sent nothing.
+    """
     for j in range(len(desk.ages)):
         desk.ages[j] = 1 if desk.outcome[j] == 1 else desk.ages[j] + 1
     return _noticed(update(scheduler, t, desk.assignment, desk.outcome, desk.overridden))

@@ -234,7 +234,7 @@ def test_a_tiny_alpha_is_hardly_any_exploration(alpha: float) -> None:
 
 @pytest.mark.parametrize("alpha", ["paper", "besson"])
 def test_rates_that_need_the_horizon_ask_for_it(alpha: str) -> None:
-    with pytest.raises(ParameterError, match=r"horizon=T.*corrected"):
+    with pytest.raises(ParameterError, match=r"horizon=T.*default"):
         GlrCucb(alpha=alpha).start(2, 5, np.random.default_rng(0), None)
 
 

@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband.matching.base import match, register
+from freshband.matching.base import pairs_ranks, register
 from freshband.parameters import Parameters
-from freshband.ranking import sort_by
+from freshband.states import not_saved
 
 __all__ = ["Fixed", "FixedState"]
 
 
+@pairs_ranks
 class FixedState(NamedTuple):
-    """Nothing to remember."""
+    """The clients in order."""
 
-    unused: NDArray[np.int64]  # (0,) compiled states hold at least one array
+    clients: NDArray[np.int64]  # (M,)
 
 
-@match.register(FixedState)
-def _match(
-    matching: FixedState,
-    t: int,
-    chosen: Any,
-    scores: Any,
-    ages: Any,
-    priorities: Any,
-    rng: Any,
-    assignment: Any,
-) -> None:
-    sort_by(scores[0], t, chosen)
-    for j in range(len(chosen)):
-        assignment[j] = chosen[j]
+not_saved(FixedState, "clients")
 
 
 @register("fixed")
@@ -61,4 +49,4 @@ class Fixed(Parameters):
 
     def start(self, n_clients: int, lot: int = 0) -> FixedState:
         """Allocate the state."""
-        return FixedState(np.zeros(0, np.int64))
+        return FixedState(np.arange(n_clients))

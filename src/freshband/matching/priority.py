@@ -9,9 +9,15 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from freshband._jit import kernel
-from freshband.matching.base import match, priorities_of, register
+from freshband.matching.base import (
+    pairs_ranks,
+    priorities_of,
+    rank_clients,
+    register,
+    sort_clients,
+    write_urgency,
+)
 from freshband.parameters import Parameters
-from freshband.ranking import CLIENTS, sort_by
 from freshband.states import record
 
 __all__ = ["Priority", "PriorityState"]
@@ -20,6 +26,7 @@ _SCALES = ("sum", "none", "running_max", "minmax")
 _PEAKS = np.dtype([(name, np.float64) for name in ("spread", "age", "worth")])
 
 
+@pairs_ranks
 class PriorityState(NamedTuple):
     """Running maxima, and room to sort clients in; W is the window, at least 1 row."""
 
@@ -65,17 +72,8 @@ def _write_contributions(matching: Any, t: int, contributions: Any) -> None:
         matching.priority[j] = worth
 
 
-@match.register(PriorityState)
-def _match(
-    matching: PriorityState,
-    t: int,
-    chosen: Any,
-    scores: Any,
-    ages: Any,
-    priorities: Any,
-    rng: Any,
-    assignment: Any,
-) -> None:
+@rank_clients.register(PriorityState)
+def _rank_clients(matching: PriorityState, t: int, ages: Any, priorities: Any) -> None:
     n_clients = len(ages)
     total, oldest = 0.0, 0.0
     for j in range(n_clients):
@@ -92,11 +90,7 @@ def _match(
     for j in range(n_clients):
         worth = matching.priority[j]
         matching.priority[j] = (1.0 - beta) * worth + beta * (ages[j] / oldest_ever)
-        matching.clients[j] = j
-    sort_by(scores[0], t, chosen)
-    sort_by(matching.priority, t + CLIENTS + matching.lot[0], matching.clients)
-    for rank in range(n_clients):
-        assignment[matching.clients[rank]] = chosen[rank]
+    sort_clients(matching.priority, t, matching.lot[0], matching.clients)
 
 
 @priorities_of.register(PriorityState)
@@ -104,6 +98,11 @@ def _priorities(matching: PriorityState, out: Any) -> bool:
     for j in range(len(out)):
         out[j] = matching.priority[j]
     return True
+
+
+@write_urgency.register(PriorityState)
+def _write_urgency(matching: PriorityState, ages: Any, out: Any) -> bool:
+    return priorities_of(matching, out)  # type: ignore[no-any-return]
 
 
 @register("priority")

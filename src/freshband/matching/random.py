@@ -7,39 +7,34 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband.matching.base import match, register
+from freshband.matching.base import pairs_ranks, rank_channels, register
 from freshband.parameters import Parameters
+from freshband.ranking import draw_to_front
+from freshband.states import not_saved
 
-__all__ = ["Random", "RandomMatchingState"]
+__all__ = ["RandomMatching", "RandomMatchingState"]
 
 
+@pairs_ranks
 class RandomMatchingState(NamedTuple):
-    """Nothing to remember."""
+    """The clients in order."""
 
-    unused: NDArray[np.int64]  # (0,) compiled states hold at least one array
+    clients: NDArray[np.int64]  # (M,)
 
 
-@match.register(RandomMatchingState)
-def _match(
-    matching: RandomMatchingState,
-    t: int,
-    chosen: Any,
-    scores: Any,
-    ages: Any,
-    priorities: Any,
-    rng: Any,
-    assignment: Any,
+not_saved(RandomMatchingState, "clients")
+
+
+@rank_channels.register(RandomMatchingState)
+def _rank_channels(
+    matching: RandomMatchingState, t: int, scores: Any, rng: Any, chosen: Any
 ) -> None:
-    n_clients = len(chosen)
-    for j in range(n_clients):
-        other = j + int(rng.random() * (n_clients - j))
-        chosen[j], chosen[other] = chosen[other], chosen[j]
-        assignment[j] = chosen[j]
+    draw_to_front(chosen, rng, 0, len(chosen))
 
 
 @register("random")
 @final
-class Random(Parameters):
+class RandomMatching(Parameters):
     """Chosen channels are dealt out uniformly at random.
 
     Every permutation is equally likely: the paper's baseline matching.
@@ -58,4 +53,4 @@ class Random(Parameters):
 
     def start(self, n_clients: int, lot: int = 0) -> RandomMatchingState:
         """Allocate the state."""
-        return RandomMatchingState(np.zeros(0, np.int64))
+        return RandomMatchingState(np.arange(n_clients))

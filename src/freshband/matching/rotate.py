@@ -7,34 +7,28 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband.matching.base import match, register
+from freshband.matching.base import pairs_ranks, rank_clients, register
 from freshband.parameters import Parameters
-from freshband.ranking import sort_by
+from freshband.states import not_saved
 
 __all__ = ["Rotate", "RotateState"]
 
 
+@pairs_ranks
 class RotateState(NamedTuple):
-    """Nothing to remember."""
+    """The clients in order."""
 
-    unused: NDArray[np.int64]  # (0,) compiled states hold at least one array
+    clients: NDArray[np.int64]  # (M,)
 
 
-@match.register(RotateState)
-def _match(
-    matching: RotateState,
-    t: int,
-    chosen: Any,
-    scores: Any,
-    ages: Any,
-    priorities: Any,
-    rng: Any,
-    assignment: Any,
-) -> None:
-    sort_by(scores[0], t, chosen)
-    n_clients = len(chosen)
+not_saved(RotateState, "clients")
+
+
+@rank_clients.register(RotateState)
+def _rank_clients(matching: RotateState, t: int, ages: Any, priorities: Any) -> None:
+    n_clients = len(matching.clients)
     for j in range(n_clients):
-        assignment[j] = chosen[(j + 1 + t) % n_clients]
+        matching.clients[(j + 1 + t) % n_clients] = j
 
 
 @register("rotate")
@@ -66,4 +60,4 @@ class Rotate(Parameters):
 
     def start(self, n_clients: int, lot: int = 0) -> RotateState:
         """Allocate the state."""
-        return RotateState(np.zeros(0, np.int64))
+        return RotateState(np.arange(n_clients))

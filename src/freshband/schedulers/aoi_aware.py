@@ -78,8 +78,9 @@ def _select(scheduler: AoIAwareState, t: int, ages: Any, rng: Any, chosen: Any) 
 @score.register(AoIAwareState)
 def _score(scheduler: AoIAwareState, t: int, scores: Any) -> None:
     if scheduler.rule[0]["acts"] == 1:
-        for channel in range(scores.shape[1]):
-            scores[0, channel] = scheduler.mean[channel]
+        for row in range(len(scores)):
+            for channel in range(scores.shape[1]):
+                scores[row, channel] = scheduler.mean[channel]
     else:
         score(scheduler.inner, t, scores)
 
@@ -100,7 +101,7 @@ def _override(
     limit = 1.0 / best if best > 0.0 else math.inf
     late = 0
     for j in range(n_clients):
-        if ages[j] > limit:
+        if ages[j] > limit and assignment[j] >= 0:  # who does not send cannot jump the queue
             overridden[j] = 1
             scheduler.clients[late] = j
             late += 1
@@ -138,15 +139,18 @@ def _jump_queue(
             else:
                 taken[assignment[j]] = 1
     if robbed > 0:
-        for channel in range(len(taken)):
-            scheduler.spare[channel] = channel
-        sort_by(scores[0], t, scheduler.spare)
         next_spare = 0
         for rank in range(robbed):
+            client = scheduler.clients[rank]
+            if rank == 0 or len(scores) > 1:  # links that differ are ranked for each client anew
+                next_spare = 0
+                for channel in range(len(taken)):
+                    scheduler.spare[channel] = channel
+                sort_by(scores[client if len(scores) > 1 else 0], t, scheduler.spare)
             while taken[scheduler.spare[next_spare]] == 1:
                 next_spare += 1
             channel = scheduler.spare[next_spare]
-            assignment[scheduler.clients[rank]] = channel
+            assignment[client] = channel
             taken[channel] = 1
 
 

@@ -9,7 +9,7 @@ documentation page follow from the registration.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from freshband.errors import ParameterError
 from freshband.registry import Registry
 
 __all__ = [
+    "DEFAULT",
     "Matchings",
     "Presets",
     "RegisteredScheduler",
@@ -25,6 +26,7 @@ __all__ = [
     "means",
     "needed_horizon",
     "override",
+    "read_preset",
     "register",
     "registry",
     "reveal",
@@ -34,24 +36,14 @@ __all__ = [
 ]
 
 
+DEFAULT: Final = "default"
+
 Presets = Mapping[str, Mapping[str, Any]]
 Matchings = Mapping[str, str]
 
 
 class Scheduler(Protocol):
-    """Hyper-parameters of a policy; everything mutable lives in the state it allocates.
-
-    Attributes
-    ----------
-    presets : mapping of str to dict
-        Named settings, such as ``{"paper": {"gamma": "paper"}}``. The defaults are the preset
-        ``corrected``, present everywhere.
-    matchings : mapping of str to str
-        The default matching of each preset that does not use ``age``.
-    """
-
-    presets: ClassVar[Presets]
-    matchings: ClassVar[Matchings]
+    """Hyper-parameters of a policy; everything mutable lives in the state it allocates."""
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
@@ -61,11 +53,38 @@ class Scheduler(Protocol):
 
 
 class RegisteredScheduler(Scheduler, Protocol):
-    """A scheduler with what registering adds where a class leaves it out."""
+    """A scheduler with what registering adds where a class leaves it out.
+
+    Attributes
+    ----------
+    presets : mapping of str to dict
+        Named settings, such as ``{"paper": {"gamma": "paper"}}``; ``default``, which sets nothing,
+        is added to them.
+    matchings : mapping of str to str
+        The matching of each preset whose matching is not ``age``.
+    client_scores : bool, default False
+        Whether `score` writes a row per client, shape (M, N), because links differ.
+    """
+
+    presets: ClassVar[Presets]
+    matchings: ClassVar[Matchings]
+    client_scores: ClassVar[bool]
 
     def refuses(self, aware: str) -> str | None:
         """Return why these parameters do not go with an AoI-aware rule; by default they do."""
         ...
+
+
+def read_preset(name: str) -> str:
+    """Return the name of a preset as it is spelled now."""
+    return DEFAULT if name == "corrected" else name
+
+
+def _complete_presets(kind: Any) -> None:
+    """Add the preset ``default``, which a class may also declare itself, under its old name too."""
+    declared = {read_preset(name): values for name, values in kind.presets.items()}
+    kind.presets = {DEFAULT: {}, **declared}
+    kind.matchings = {read_preset(name): rule for name, rule in kind.matchings.items()}
 
 
 registry: Registry[type[Scheduler]] = Registry(
@@ -73,11 +92,15 @@ registry: Registry[type[Scheduler]] = Registry(
     "freshband.schedulers",
     needs={
         "model_fields": "derive it from freshband.parameters.Parameters",
-        "presets": "named settings, at least presets: ClassVar[Presets] = {'corrected': {}}",
-        "matchings": "default matchings by preset, matchings: ClassVar[Matchings] = {} for 'age'",
         "start": "a method that allocates the state",
     },
-    defaults={"refuses": lambda scheduler, aware: None},
+    defaults={
+        "presets": {},
+        "matchings": {},
+        "client_scores": False,
+        "refuses": lambda scheduler, aware: None,
+    },
+    complete=_complete_presets,
 )
 register = registry.register
 
@@ -87,7 +110,7 @@ def needed_horizon(horizon: int | None, what: str) -> int:
     if horizon is None:
         raise ParameterError(
             f"{what} needs the number of rounds in advance: pass horizon=T, "
-            "or use the horizon-free preset 'corrected'"
+            f"or use the preset {DEFAULT!r}, which does not"
         )
     return horizon
 

@@ -13,7 +13,7 @@ trusted by how well they predict.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from pydantic import Field
 from freshband._jit import cold, kernel
 from freshband.parameters import Parameters
 from freshband.ranking import take_best
-from freshband.schedulers.base import Matchings, Presets, means, register, score, select, update
+from freshband.schedulers.base import means, register, score, select, update
 from freshband.states import not_saved
 
 __all__ = ["Bayes", "BayesState", "Segments"]
@@ -340,9 +340,6 @@ class Bayes(Parameters):
     detection", AISTATS 2013.
     Herbster, Warmuth, "Tracking the best expert", Machine Learning 1998 (forgetting the trust).
     """
-
-    presets: ClassVar[Presets] = {"corrected": {}}
-    matchings: ClassVar[Matchings] = {}
 
     optimism: float = Field(default=1.5, ge=0)
     slots: int = Field(default=32, ge=2)

@@ -7,14 +7,14 @@ change, and the part of `glr-cucb` that learns between changes.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, NamedTuple, final
+from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from freshband.parameters import Parameters
-from freshband.schedulers.base import Matchings, Presets, register
+from freshband.schedulers.base import register
 from freshband.schedulers.counts import Counts, start_counts
 from freshband.schedulers.index import evaluate, key_code, plays_largest_index
 
@@ -81,9 +81,6 @@ class Cucb(Parameters):
     ----------
     Chen, Wang, Yuan, "Combinatorial multi-armed bandit", ICML 2013.
     """
-
-    presets: ClassVar[Presets] = {"corrected": {}}
-    matchings: ClassVar[Matchings] = {}
 
     index_c: float = Field(default=1.5, gt=0)
     channel_key: Literal["mean", "index"] = "mean"

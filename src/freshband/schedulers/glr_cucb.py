@@ -88,7 +88,6 @@ class GlrCucb(Parameters):
     """
 
     presets: ClassVar[Presets] = {
-        "corrected": {},
         "paper": {"alpha": "paper", "explore_fill": "random", "channel_key": "index"},
         "fresh": {"index_c": 0.25, "restart": "localised", "delta": 0.05, "threshold": "lai"},
     }

@@ -6,7 +6,7 @@ Tighter than the square-root bonus of `cucb` wherever means are near 0 or 1, and
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, NamedTuple, final
+from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from pydantic import Field
 
 from freshband._jit import kernel
 from freshband.parameters import Parameters
-from freshband.schedulers.base import Matchings, Presets, register
+from freshband.schedulers.base import register
 from freshband.schedulers.counts import Counts, start_counts
 from freshband.schedulers.index import evaluate, key_code, plays_largest_index
 
@@ -109,9 +109,6 @@ class KlUcb(Parameters):
     ----------
     Garivier and Cappé, "The KL-UCB algorithm for bounded stochastic bandits and beyond", COLT 2011.
     """
-
-    presets: ClassVar[Presets] = {"corrected": {}}
-    matchings: ClassVar[Matchings] = {}
 
     channel_key: Literal["mean", "index"] = "mean"
     mean_window: int | None = Field(default=None, ge=1)

@@ -375,7 +375,6 @@ class MExp3(Parameters):
     """
 
     presets: ClassVar[Presets] = {
-        "corrected": {},
         "paper": {"gamma": "paper", "reward_scale": "none", "share": 0.0, "discount": None},
     }
     matchings: ClassVar[Matchings] = {"paper": "rotate"}

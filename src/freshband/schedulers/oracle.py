@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from freshband.parameters import Parameters
 from freshband.ranking import take_best
-from freshband.schedulers.base import Matchings, Presets, means, register, reveal, score, select
+from freshband.schedulers.base import Presets, means, register, reveal, score, select
 
 __all__ = ["Oracle", "OracleState"]
 
@@ -89,12 +89,10 @@ class Oracle(Parameters):
     """
 
     presets: ClassVar[Presets] = {
-        "corrected": {},
         "mean": {"selection": "mean"},
         "csi": {"selection": "csi"},
         "fixed": {"selection": "fixed"},
     }
-    matchings: ClassVar[Matchings] = {}
 
     selection: Literal["mean", "csi", "fixed"] = "mean"
 

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from freshband._jit import kernel
 from freshband.parameters import Parameters
-from freshband.schedulers.base import Matchings, Presets, means, register, score, select, update
+from freshband.ranking import draw_to_front
+from freshband.schedulers.base import Matchings, means, register, score, select, update
 from freshband.schedulers.counts import Counts, absorb, start_counts
 
-__all__ = ["Random", "RandomState", "draw_subset"]
+__all__ = ["RandomScheduler", "RandomState", "draw_subset"]
 
 
 class RandomState(NamedTuple):
@@ -25,10 +26,8 @@ class RandomState(NamedTuple):
 @kernel
 def draw_subset(deck: Any, rng: Any, chosen: Any) -> None:
     """Fill ``chosen`` with a uniformly random subset of ``deck`` (partial Fisher-Yates)."""
-    n = len(deck)
+    draw_to_front(deck, rng, 0, len(chosen))
     for j in range(len(chosen)):
-        other = j + int(rng.random() * (n - j))
-        deck[j], deck[other] = deck[other], deck[j]
         chosen[j] = deck[j]
 
 
@@ -57,7 +56,7 @@ def _update(scheduler: RandomState, t: int, assignment: Any, outcome: Any, overr
 
 @register("random")
 @final
-class Random(Parameters):
+class RandomScheduler(Parameters):
     """Uniformly random channels, matched at random: the paper's baseline.
 
     Each round every M-subset of the N channels is equally likely.
@@ -75,8 +74,7 @@ class Random(Parameters):
     2
     """
 
-    presets: ClassVar[Presets] = {"corrected": {}}
-    matchings: ClassVar[Matchings] = {"corrected": "random"}
+    matchings: ClassVar[Matchings] = {"default": "random"}
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None

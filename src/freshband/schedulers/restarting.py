@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from freshband._jit import kernel
 from freshband.detectors.base import forget, forget_all, push, since_change
 from freshband.errors import ParameterError
-from freshband.ranking import take_best
+from freshband.ranking import draw_to_front, take_best
 from freshband.schedulers.base import means, score, select, update
 from freshband.schedulers.counts import absorb, clear, clear_all, keep
 from freshband.schedulers.index import evaluate, is_index, write_key
@@ -151,15 +151,12 @@ def _include(values: Any, forced: int, chosen: Any) -> None:
 
 @kernel
 def _fill_at_random(deck: Any, rng: Any, forced: int, chosen: Any) -> None:
-    n = len(deck)
-    for position in range(n):
+    for position in range(len(deck)):
         if deck[position] == forced:
             deck[0], deck[position] = deck[position], deck[0]
             break
-    chosen[0] = forced
-    for j in range(1, len(chosen)):
-        other = j + int(rng.random() * (n - j))
-        deck[j], deck[other] = deck[other], deck[j]
+    draw_to_front(deck, rng, 1, len(chosen))
+    for j in range(len(chosen)):
         chosen[j] = deck[j]
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, NamedTuple, final
+from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from freshband.parameters import Parameters
-from freshband.schedulers.base import Matchings, Presets, register
+from freshband.schedulers.base import register
 from freshband.schedulers.counts import Counts, start_counts
 from freshband.schedulers.index import evaluate, key_code, plays_largest_index
 
@@ -67,9 +67,6 @@ class Thompson(Parameters):
     Komiyama, Honda, Nakagawa, "Optimal regret analysis of Thompson sampling in stochastic
     multi-armed bandit problem with multiple plays", ICML 2015.
     """
-
-    presets: ClassVar[Presets] = {"corrected": {}}
-    matchings: ClassVar[Matchings] = {}
 
     channel_key: Literal["mean", "index"] = "mean"
     mean_window: int | None = Field(default=None, ge=1)

@@ -60,7 +60,7 @@ def _measure(tally: Any, desk: Any, t: int, alarm: int) -> None:
         total += age
         squares += age * age
         oldest = max(oldest, age)
-        tally.delivered[j] += desk.outcome[j]
+        tally.delivered[j] += desk.outcome[j] == 1
     tally.mark[0]["oldest"] = oldest
     tally.mark[0]["age"] += total
     tally.variance[0] += n_clients * squares - total * total
@@ -111,7 +111,7 @@ def run_block(
             return t, -1
         for j in range(len(desk.assignment)):
             channel = desk.assignment[j]
-            desk.outcome[j] = states[i, channel] if channel >= 0 else 0
+            desk.outcome[j] = states[i, channel] if channel >= 0 else -1
         alarm = observe_round(scheduler, desk, t)
         if alarm < -1 or alarm >= states.shape[1]:
             return t, alarm

@@ -264,7 +264,7 @@ class _Player:
             plain = self.scheduler
             oracle = plain.inner if isinstance(plain, AoIAwareState) else plain
             oracle.worth[:] = hindsight
-        self.desk = open_desk(plan.clients, n_channels)
+        self.desk = open_desk(plan.clients, n_channels, policy.scheduler.client_scores)
         self.tally: Tally = open_tally(plan.clients, plan.checkpoints)
         self.seconds = 0.0
 
