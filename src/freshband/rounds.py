@@ -6,18 +6,27 @@ simulator inside its fused loop.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from freshband._jit import cold, is_ours, kernel
-from freshband.errors import RuleError, shown
+from freshband.errors import ParameterError, RuleError, shown
 from freshband.matching.base import match
 from freshband.schedulers.base import override, score, select, update
 from freshband.states import not_saved
 
-__all__ = ["Desk", "broken_rule", "observe_round", "open_desk", "plan_round"]
+__all__ = [
+    "Desk",
+    "broken_rule",
+    "observe_round",
+    "open_desk",
+    "plan_round",
+    "read_contributions",
+    "read_outcome",
+]
 
 
 class Desk(NamedTuple):
@@ -123,3 +132,36 @@ def broken_rule(policy: str, t: int, desk: Desk, alarm: int = -1) -> RuleError:
         rule = f"each client must get a channel of its own from 0 to {last}, or -1"
         given = shown(assignment)
     return RuleError(f"policy {policy!r} broke a rule in round {t}: {rule}, got {given}")
+
+
+def read_outcome(delivered: Any, n_clients: int) -> NDArray[np.int8]:
+    """Return acknowledgements as ``Desk.outcome`` has them, or raise `ParameterError`."""
+    values = delivered.tolist() if isinstance(delivered, np.ndarray) else delivered
+    codes = {True: 1, False: 0, None: -1, -1: -1}
+    try:
+        if isinstance(values, str | bytes | Mapping | Set):  # these have no order by client
+            raise TypeError
+        outcome = [codes[value] for value in values]
+    except (KeyError, TypeError):
+        raise ParameterError(
+            f"delivered must hold True, False or None (unknown) per client, got {shown(delivered)}"
+        ) from None
+    if len(outcome) != n_clients:
+        raise ParameterError(
+            f"delivered must have one entry per client, {n_clients}, got {len(outcome)}"
+        )
+    return np.array(outcome, np.int8)
+
+
+def read_contributions(contributions: Any, n_clients: int) -> NDArray[np.float64]:
+    """Return contributions as ``Desk.priorities`` has them, or raise `ParameterError`."""
+    try:
+        worth = np.asarray(contributions, dtype=np.float64)
+    except (TypeError, ValueError):
+        worth = np.zeros(0)
+    if worth.shape != (n_clients,) or not np.isfinite(worth).all() or (worth < 0).any():
+        raise ParameterError(
+            f"contributions must be {n_clients} finite numbers >= 0, one per client, "
+            f"got {shown(contributions)}"
+        )
+    return worth
