@@ -346,6 +346,9 @@ def documented(kind: type[Parameters], field: str) -> str:
     """The first line of a parameter's entry in the docstring."""
     found = re.search(rf"^(\w+, )*{field}(, \w+)* : (.*)$", inspect.getdoc(kind) or "", re.M)
     assert found, f"{kind.__name__} does not document {field}"
+    other = re.fullmatch(r"as in `([\w-]+)`", found.group(3))
+    if other is not None:  # written once, where the other one documents it
+        return documented(scheduler_registry[other.group(1)], field)  # type: ignore[arg-type]
     return found.group(3)
 
 

@@ -29,53 +29,29 @@ _AWARE = {"aa": "per_client", "aa-sum": "sum"}
 
 @dataclass(frozen=True)
 class Policy:
-    """A scheduler, an optional AoI-aware rule and a matching.
+    """A scheduler, an optional AoI-aware rule and a matching."""
 
-    Attributes
-    ----------
-    name : str
-        As written, such as ``"glr-cucb:paper+aa"``.
-    scheduler : Scheduler
-        Hyper-parameters, already validated.
-    matching : Matching
-        The same for the matching; options by the names of its parameters go there.
-    aware : str or None
-        ``"per_client"``, ``"sum"`` or None.
-    options : dict
-        The hyper-parameters given beyond the preset.
-    """
-
-    name: str
+    name: str  # as written, such as "glr-cucb:paper+aa"
     scheduler: schedulers.RegisteredScheduler
     matching: matchings.RegisteredMatching
     matching_name: str
-    aware: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
+    aware: str | None = None  # "per_client", "sum" or None
+    options: dict[str, Any] = field(default_factory=dict)  # what is set beyond the preset
 
     @property
     def needs_contributions(self) -> bool:
-        """Whether the matching cannot do without contributions from training."""
+        """Whether the matching needs contributions from training."""
         return self.matching.needs_contributions
 
     @property
     def has_detector(self) -> bool:
-        """Whether the scheduler looks for changes: its state holds a detector's."""
+        """Whether the scheduler's state holds a detector's."""
         return holds_detector(self.scheduler.start(1, 2, np.random.default_rng(0), 1000))
 
     def start(
-        self,
-        n_clients: int,
-        n_channels: int,
-        rng: np.random.Generator,
-        horizon: int | None,
+        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
     ) -> tuple[Any, Any]:
-        """Allocate the scheduler's state and the matching's.
-
-        Raises
-        ------
-        ParameterError
-            If the policy is AoI-aware and the scheduler gives no means to go by.
-        """
+        """Allocate the scheduler's state and the matching's."""
         state = self.scheduler.start(n_clients, n_channels, rng, horizon)
         check_state(f"policy {self.name!r}", state)
         if self.aware is not None:
@@ -91,7 +67,7 @@ class Policy:
 
 
 def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -> Policy:
-    """Build a policy from its written form and hyper-parameters.
+    """Build a policy from its name and hyper-parameters.
 
     Examples
     --------
@@ -138,15 +114,8 @@ def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -
 def has_detector(text: str, options: Mapping[str, Any] | None, alarms: int) -> bool:
     """Return whether a policy that raised so many alarms looks for changes.
 
-    One of a user's own may not be known here, and may detect changes in its own way: then the
-    alarms decide. What follows an ``@`` is the server's business.
-
-    Examples
-    --------
-    >>> has_detector("glr-cucb+aa@eager", None, 0), has_detector("bayes", None, 0)
-    (True, False)
-    >>> has_detector("of-my-own", None, 3)
-    True
+    A policy of a user's own may not be known here, and may detect changes in its own way: then the
+    alarms decide. What follows an ``@`` does not concern the policy.
     """
     if alarms > 0:
         return True
@@ -157,7 +126,7 @@ def has_detector(text: str, options: Mapping[str, Any] | None, alarms: int) -> b
 
 
 def read_options(name: str, options: object) -> dict[str, Any]:
-    """Return a copy of options given by name, or raise `ParameterError`."""
+    """Return a copy of options by name, or raise `ParameterError`."""
     if options is None:
         return {}
     if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
@@ -166,7 +135,7 @@ def read_options(name: str, options: object) -> dict[str, Any]:
 
 
 def _plain(configured: object, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options as JSON can write them, whatever numbers they came as."""
+    """Return the options as plain JSON values."""
     if isinstance(configured, Parameters):
         return configured.model_dump(mode="json", include=set(given))
     return given

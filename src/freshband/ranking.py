@@ -1,8 +1,7 @@
 """Put things in order by key, with ties broken explicitly.
 
-Library sorts leave the order of equal keys open, and compiled and plain runs then differ from the
-first tie on. Here equal keys are ordered by a hash of the round and the item: the same in both
-worlds, and fair, because no client or channel is preferred over many rounds.
+Equal keys are ordered by a hash of the round and the item: the same in compiled code and in plain
+Python, and fair, because no client or channel is preferred over many rounds.
 """
 
 from __future__ import annotations
@@ -46,16 +45,7 @@ def _insert(keys: Any, t: int, items: Any, end: int, item: int) -> None:
 
 @kernel
 def sort_by(keys: Any, t: int, items: Any) -> None:
-    """Sort item numbers in place by decreasing key.
-
-    Parameters
-    ----------
-    keys : array, any length
-        One key an item.
-    t : int
-        The round, which decides how ties fall.
-    items : int64 array, shape (n,)
-        Indices into ``keys``, sorted in place.
+    """Sort ``items``, indices into ``keys``, in place by decreasing key; ``t`` decides ties.
 
     Examples
     --------
@@ -101,16 +91,7 @@ def _sift(keys: Any, t: int, heap: Any, start: int, end: int) -> None:
 
 @kernel
 def take_best(keys: Any, t: int, best: Any) -> None:
-    """Fill ``best`` with the items of the largest keys.
-
-    Parameters
-    ----------
-    keys : float64 array, shape (n,)
-        One key an item.
-    t : int
-        The round, which decides how ties fall.
-    best : int64 array, shape (m,), m <= n
-        Filled with the m best items: in decreasing order if m <= 16, else in heap order.
+    """Fill ``best`` with the indices of the largest keys, in no certain order; ``t`` decides ties.
 
     Examples
     --------

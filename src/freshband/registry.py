@@ -1,7 +1,7 @@
-"""Names for things: one registry each for schedulers, channel models and matchings.
+"""Names for things: one registry per kind, such as schedulers and channel models.
 
 A registry imports every module of its package on first use, so adding a thing is adding a file
-that registers it; user code registers the same way from its own modules.
+that registers it; user code registers from its own modules in the same way.
 """
 
 from __future__ import annotations
@@ -21,20 +21,10 @@ _RESERVED = frozenset(":+,.= \t\n")  # what separates names in policies and sett
 
 
 class Registry(Generic[Thing]):
-    """A mapping from public names to things, filled by decorated definitions.
+    """A mapping from public names to things of a ``kind``, filled by decorated definitions.
 
-    Parameters
-    ----------
-    kind : str
-        What is registered, for messages, such as ``"scheduler"``.
-    package : str
-        The package whose modules are imported on first look-up.
-    needs : mapping of str to str, optional
-        What every class must have, and what that is.
-    defaults : mapping of str to object, optional
-        What a class may have, and is given if it does not.
-    complete : callable, optional
-        What is done to a class when it is registered.
+    ``needs`` are the attributes that every class must have, with their meanings; ``defaults`` are
+    given to classes that lack them, and then ``complete`` is called with the class.
     """
 
     def __init__(

@@ -1,8 +1,6 @@
 """States are trees of arrays: how to grow, flatten and rebuild them.
 
-A state is a ``NamedTuple`` whose fields are numpy arrays or further states. Everything mutable
-lives in one and is written in place, so a run can be saved, copied and handed to compiled code.
-Fields named by `not_saved` are look-up tables, which are rebuilt instead of saved.
+A state is a ``NamedTuple`` whose fields are numpy arrays or further states, written in place.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ Grower = TypeVar("Grower", bound=Callable[..., Any])
 
 
 class _Reserve:
-    """The generic function behind `reserve`; plain Python, so a plain object does."""
+    """The type of `reserve`."""
 
     def __init__(self) -> None:
         self._growers: dict[type, Callable[[Any, int], Any]] = {}
@@ -53,11 +51,9 @@ class _Reserve:
 
 
 reserve = _Reserve()
-"""``reserve(state, rounds)`` returns the state with room for so many more rounds.
+"""``reserve(state, rounds)`` returns the state with room for so many more rounds, in its place.
 
-Arrays cannot grow inside a kernel, so this runs between blocks. State types that need room register
-how with ``@reserve.register(StateType)``; all others pass the call on to the states they hold. The
-state given is not used any more afterwards.
+Arrays cannot grow inside a kernel, so this runs between blocks of rounds.
 """
 
 
@@ -65,18 +61,12 @@ _derived: dict[type, tuple[str, ...]] = {}
 
 
 def not_saved(state_type: type, *fields: str) -> None:
-    """Declare fields of a state type that a start or `reserve` can make again."""
+    """Declare fields of a state type that its start or `reserve` makes again."""
     _derived[state_type] = fields
 
 
 def grown(array: np.ndarray, axis: int, more: int) -> np.ndarray:
-    """Return a zero-padded copy with ``more`` places at the end of one axis.
-
-    Examples
-    --------
-    >>> grown(np.array([[1, 2]]), axis=1, more=2).tolist()
-    [[1, 2, 0, 0]]
-    """
+    """Return a zero-padded copy with ``more`` places at the end of one axis."""
     shape = list(array.shape)
     shape[axis] += more
     larger = np.zeros(shape, array.dtype)
@@ -102,19 +92,7 @@ def record(**fields: float) -> np.ndarray:
 
 
 def arrays(state: tuple[Any, ...], prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
-    """Yield ``(path, array)`` for every array that must be saved.
-
-    Examples
-    --------
-    >>> from typing import NamedTuple
-    >>> class Inner(NamedTuple):
-    ...     counts: np.ndarray
-    >>> class Outer(NamedTuple):
-    ...     inner: Inner
-    ...     clock: np.ndarray
-    >>> [path for path, _ in arrays(Outer(Inner(np.zeros(2)), np.zeros(1)))]
-    ['inner.counts', 'clock']
-    """
+    """Yield ``(path, array)``, such as ``("inner.counts", ...)``, for every array to be saved."""
     derived = _derived.get(type(state), ())
     for name, part in _fields(state):
         if _is_state(part):
@@ -147,13 +125,7 @@ def rebuild(state: State, saved: Mapping[str, np.ndarray], prefix: str = "") -> 
 
 
 def check_state(owner: str, state: object) -> None:
-    """Refuse a state that compiled code cannot take: anything but arrays of numbers in it.
-
-    Raises
-    ------
-    ParameterError
-        That names the field; ``owner`` is who starts with the state.
-    """
+    """Raise `ParameterError` if a state of ``owner`` holds anything but arrays of numbers."""
     if not _is_state(state):
         raise ParameterError(
             f"the start of {owner} must return a state, a NamedTuple of arrays, got {shown(state)}"

@@ -21,7 +21,7 @@ __all__ = ["Age", "AgeState"]
 
 @pairs_ranks
 class AgeState(NamedTuple):
-    """Room to sort clients in."""
+    """The clients in order."""
 
     clients: NDArray[np.int64]  # (M,)
     lot: NDArray[np.int64]  # (1,) makes ties fall differently in every run

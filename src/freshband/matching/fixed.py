@@ -29,8 +29,7 @@ not_saved(FixedState, "clients")
 class Fixed(Parameters):
     """Client j always gets the j-th ranked channel.
 
-    The assignment of equation (27) in the proof of Lemma 3. It maximises nothing over time and is
-    unfair on purpose: a yardstick.
+    The assignment of equation (27) in the proof of Lemma 3: unfair, and only for comparison.
 
     Notes
     -----

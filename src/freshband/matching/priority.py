@@ -28,7 +28,7 @@ _PEAKS = np.dtype([(name, np.float64) for name in ("spread", "age", "worth")])
 
 @pairs_ranks
 class PriorityState(NamedTuple):
-    """Running maxima, and room to sort clients in; W is the window, at least 1 row."""
+    """Running maxima, and the clients in order; W is the window, at least 1."""
 
     clients: NDArray[np.int64]  # (M,)
     priority: NDArray[np.float64]  # (M,) λ_i of the last round
@@ -53,7 +53,7 @@ def _peak(recent: Any, windowed: bool, t: int, value: float) -> float:
 
 @kernel
 def _write_contributions(matching: Any, t: int, contributions: Any) -> None:
-    """Write the contributions on the scale asked for into ``priority``."""
+    """Write the contributions on the specified scale into ``priority``."""
     low, high, total = contributions[0], contributions[0], 0.0
     for j in range(len(contributions)):
         low = min(low, contributions[j])
@@ -119,25 +119,24 @@ class Priority(Parameters):
     Parameters
     ----------
     beta : float in [0, 1], default 0.9
-        How far age may outweigh contribution, β.
+        The largest weight of age, β.
     contribution_scale : {"sum", "none", "running_max", "minmax"}, default "sum"
-        Contributions as shares of their sum (ζ of (43)), as they are (printed), by their largest
-        value so far, or stretched to [0, 1] each round.
+        Whether contributions count as shares of their sum (ζ of (43)), as they are (printed),
+        divided by their largest value so far, or stretched to [0, 1] in each round.
     norm_window : int >= 1 or None, default 1
-        Take the maxima over the last so many rounds, this one included; None is over all, as
-        printed.
+        The number of last rounds, this one included, that maxima are taken over; None is all of
+        them, as printed.
 
     Notes
     -----
     With the defaults the oldest goes first and contribution decides among clients of the same age,
     of which there are many: a difference of one round weighs `0.9 / max a`, contributions `0.1 C`.
-    So ages are as even as with `age`, and what contributions give comes on top; measured on the
-    page about training, where the other settings are shown beside it.
+    So ages are as even as with `age`. The page about training compares the settings.
 
     **Deviations** (erratum E8). (1) β is not given in the paper. (2) `C` lies in [0, 2] and the
     normalised age in (0, 1], so as printed contributions drown ages; the default scale makes both
     comparable. (3) As printed, `max V` and `max a` run over all rounds: after one bad spell both
-    ratios stay small, and so does the say of ages; the default looks at the present round.
+    ratios, and so the weight of ages, stay small; the default looks at the present round.
     (4) `V_t / max V` is 0/0 while ages are even, and read as 0: then contribution alone decides.
 
     Examples

@@ -1,4 +1,4 @@
-"""Random matching: chosen channels are dealt out by lot."""
+"""Random matching: chosen channels are dealt out at random."""
 
 from __future__ import annotations
 

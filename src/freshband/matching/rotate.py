@@ -36,8 +36,8 @@ def _rank_clients(matching: RotateState, t: int, ages: Any, priorities: Any) -> 
 class Rotate(Parameters):
     """Clients take turns: client j gets the `((j + t) mod M)`-th ranked channel.
 
-    Equal shares of every rank, in a fixed cycle. It solves no program: it is the printed rule
-    (Algorithm 2, line 10) and the one Lemma 3 assumes.
+    Every client has every rank equally often, in a fixed cycle: the printed rule (Algorithm 2, line
+    10), which Lemma 3 assumes.
 
     Notes
     -----

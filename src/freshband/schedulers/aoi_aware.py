@@ -1,6 +1,7 @@
 """AoI-aware rules: when information grows old, exploit (erratum E16).
 
-Both rules wrap any scheduler and use its historical means. Written ``+aa-sum`` and ``+aa``.
+Both rules wrap any scheduler and use its historical means; a client that the matching left without
+a channel stays without one. They are written ``+aa-sum`` and ``+aa``.
 
 ``sum`` (section IV)
     When the ages add up to more than `sum of 1/mean_k over the M best channels`, this round uses
@@ -8,10 +9,9 @@ Both rules wrap any scheduler and use its historical means. Written ``+aa-sum`` 
     sum those channels would sustain. What the scheduler would have played, a forced sweep included,
     does not happen in such a round.
 ``per_client`` (section VI)
-    Every client older than `h(t) = 1 / max mean_k` takes, oldest first, the best channel by
-    historical mean still free; the rest keep what they were given, and those whose channel was
-    taken get the next best by the scheduler's own key. With one client this is the rule of the AoI
-    bandits of Bhandari, Fatale et al.
+    Every client older than `h(t) = 1 / max mean_k` takes, oldest first, the free channel of the
+    best historical mean; clients whose channel was taken get the next best by the scheduler's own
+    key. With one client this is the rule of the AoI bandits of Bhandari, Fatale et al.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RULES = ("sum", "per_client")
 
 
 class AoIAwareState(NamedTuple):
-    """Any scheduler's state, and room to think."""
+    """Any scheduler's state, and arrays to compute in."""
 
     inner: Any
     mean: NDArray[np.float64]  # (N,) historical means
@@ -119,7 +119,7 @@ def _jump_queue(
     overridden: Any,
     late: int,
 ) -> None:
-    """Give late clients the best means, oldest first; repair what that takes from others."""
+    """Give late clients the channels of the best means, oldest first; replace those of others."""
     taken = scheduler.taken
     for channel in range(len(taken)):
         taken[channel] = 0

@@ -1,15 +1,13 @@
 """What a scheduler is: a frozen class of hyper-parameters, a state, and a few verbs.
 
-A scheduler chooses, each round, which M of N channels to use, and learns from acknowledgements.
-Adding one is adding a file here: a ``State(NamedTuple)`` of arrays, versions of the verbs below for
-it, and a class registered under a name. Command line, contract tests, benchmark row and
-documentation page follow from the registration.
+Each round it chooses which M of N channels to use, and learns from acknowledgements. The page "Add
+your own scheduler" of the documentation walks through one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -26,6 +24,7 @@ __all__ = [
     "means",
     "needed_horizon",
     "override",
+    "ranks_by_means",
     "read_preset",
     "register",
     "registry",
@@ -38,6 +37,7 @@ __all__ = [
 
 DEFAULT: Final = "default"
 
+StateType = TypeVar("StateType", bound=type)
 Presets = Mapping[str, Mapping[str, Any]]
 Matchings = Mapping[str, str]
 
@@ -117,24 +117,15 @@ def needed_horizon(horizon: int | None, what: str) -> int:
 
 @verb
 def select(scheduler: Any, t: int, ages: Any, rng: Any, chosen: Any) -> None:
-    """Choose this round's channels.
+    """Fill ``chosen``, shape (M,), with distinct channels for round ``t`` >= 1, in any order.
 
-    Parameters
-    ----------
-    scheduler : state
-    t : int
-        The round, counted from 1.
-    ages : int64 array, shape (M,)
-        Ages at the end of the round before, equation (8).
-    rng : numpy Generator
-    chosen : int64 array, shape (M,)
-        Filled with M distinct channels, in any order.
+    ``ages``, shape (M,), are those at the end of the round before, equation (8).
     """
 
 
 @verb
 def score(scheduler: Any, t: int, scores: Any) -> None:
-    """Write the key by which chosen channels are ranked; shape (1, N), or (M, N) by client."""
+    """Write the key by which chosen channels are ranked, shape (1, N) or, per client, (M, N)."""
 
 
 @verb
@@ -146,24 +137,15 @@ def means(scheduler: Any, out: Any) -> None:
 def override(
     scheduler: Any, t: int, ages: Any, scores: Any, assignment: Any, overridden: Any
 ) -> None:
-    """Change the assignment after matching; set ``overridden`` to 1 for clients that jumped in."""
+    """Change the assignment after matching; set ``overridden`` to 1 for the clients it changed."""
 
 
 @verb
 def update(scheduler: Any, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
     """Learn from a round; return the channel whose change was detected, or -1.
 
-    Parameters
-    ----------
-    scheduler : state
-    t : int
-        The round, counted from 1.
-    assignment : int64 array, shape (M,)
-        The channel of each client, -1 for idle.
-    outcome : int8 array, shape (M,)
-        1 delivered, 0 lost, -1 unknown.
-    overridden : int8 array, shape (M,)
-        1 where `override` acted.
+    Arrays have the shape (M,): ``assignment`` holds channels, -1 for none; ``outcome`` 1 delivered,
+    0 lost, -1 unknown or nothing sent; ``overridden`` 1 where `override` acted.
     """
     return -1
 
@@ -171,3 +153,14 @@ def update(scheduler: Any, t: int, assignment: Any, outcome: Any, overridden: An
 @verb
 def reveal(scheduler: Any, true_means: Any, states: Any) -> None:
     """Show the truth of the coming round, shapes (N,): only oracles look."""
+
+
+def ranks_by_means(state_type: StateType) -> StateType:
+    """Let the historical means rank the chosen channels (class decorator)."""
+
+    @score.register(state_type)
+    def _score(scheduler: Any, t: int, scores: Any) -> None:
+        for row in range(len(scores)):
+            means(scheduler, scores[row])
+
+    return state_type

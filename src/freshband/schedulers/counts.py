@@ -1,8 +1,7 @@
 """Semi-bandit statistics: how often each channel was heard, and how often it was Good.
 
-Lifetime means by default (equation (31)); over the last ``window`` rounds, or discounted by
-``discount`` a round, when asked for (erratum E17). Sliding-window and discounted UCB are `cucb`
-with these options.
+Lifetime means by default (equation (31)); optionally over the last ``window`` rounds, or discounted
+by a factor per round (erratum E17).
 """
 
 from __future__ import annotations
@@ -14,8 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freshband._jit import kernel
+from freshband.schedulers.base import StateType, means, ranks_by_means, update
 
-__all__ = ["UNHEARD", "Counts", "absorb", "clear", "clear_all", "keep", "start_counts"]
+__all__ = [
+    "UNHEARD",
+    "Counts",
+    "absorb",
+    "clear",
+    "clear_all",
+    "keep",
+    "learns_means",
+    "start_counts",
+]
 
 UNHEARD = 0.5  # the mean of a channel never heard, erratum E17
 _FADED = 1e-9  # a discounted count below this is no observation any more
@@ -117,3 +126,19 @@ def clear_all(counts: Any) -> None:
     for row in range(len(counts.ring_outcome)):
         for j in range(counts.ring_outcome.shape[1]):
             counts.ring_outcome[row, j] = -1
+
+
+def learns_means(state_type: StateType) -> StateType:
+    """Let a state with a field ``counts`` learn means, and rank by them (class decorator)."""
+
+    @means.register(state_type)
+    def _means(scheduler: Any, out: Any) -> None:
+        for channel in range(len(out)):
+            out[channel] = scheduler.counts.mean[channel]
+
+    @update.register(state_type)
+    def _update(scheduler: Any, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
+        absorb(scheduler.counts, t, assignment, outcome)
+        return -1
+
+    return ranks_by_means(state_type)

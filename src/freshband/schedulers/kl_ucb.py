@@ -1,22 +1,17 @@
-"""kl-UCB: confidence bounds from the Bernoulli divergence itself.
-
-Tighter than the square-root bonus of `cucb` wherever means are near 0 or 1, and never above 1.
-"""
+"""kl-UCB: confidence bounds from the Bernoulli divergence itself."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from freshband._jit import kernel
-from freshband.parameters import Parameters
 from freshband.schedulers.base import register
-from freshband.schedulers.counts import Counts, start_counts
-from freshband.schedulers.index import evaluate, key_code, plays_largest_index
+from freshband.schedulers.counts import Counts
+from freshband.schedulers.index import IndexParameters, evaluate, plays_largest_index
 
 __all__ = ["KlUcb", "KlUcbState", "kl_upper_bound"]
 
@@ -34,9 +29,8 @@ class KlUcbState(NamedTuple):
 def kl_upper_bound(p: float, budget: float) -> float:
     """Return the largest q in [p, 1] with kl(p, q) <= budget.
 
-    Newton's method on a convex increasing function, started right of the root (at the smaller of
-    Pinsker's bound and the bound from `kl(p, q) >= (1-p) ln(1/(1-q)) - H(p)`), so every step stays
-    on that side.
+    Newton's method, started right of the root (at the smaller of Pinsker's bound and the one from
+    `kl(p, q) >= (1-p) ln(1/(1-q)) - H(p)`), so that every step stays on that side.
 
     Examples
     --------
@@ -78,19 +72,16 @@ def _evaluate(index: KlUcbState, elapsed: int, rng: Any) -> None:
 
 @register("kl-ucb")
 @final
-class KlUcb(Parameters):
+class KlUcb(IndexParameters):
     """Combinatorial kl-UCB for stationary channels.
 
-    Plays the M largest of `max{q : D_k kl(mean_k, q) <= ln t}`.
+    Plays the M largest of `max{q : D_k kl(mean_k, q) <= ln t}`, a tighter bound than that of `cucb`
+    where means are near 0 or 1, and never above 1.
 
     Parameters
     ----------
-    channel_key : {"mean", "index"}, default "mean"
-        How the chosen channels are ranked for matching: historical mean (31) or the index.
-    mean_window : int >= 1, optional
-        Use only the last so many rounds.
-    discount : float in (0, 1), optional
-        Fade counts by this factor each round.
+    channel_key, mean_window, discount : as in `cucb`
+        How channels are ranked, and how much of the past counts.
 
     Notes
     -----
@@ -110,16 +101,4 @@ class KlUcb(Parameters):
     Garivier and Cappé, "The KL-UCB algorithm for bounded stochastic bandits and beyond", COLT 2011.
     """
 
-    channel_key: Literal["mean", "index"] = "mean"
-    mean_window: int | None = Field(default=None, ge=1)
-    discount: float | None = Field(default=None, gt=0, lt=1)
-
-    def start(
-        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> KlUcbState:
-        """Allocate the state."""
-        return KlUcbState(
-            counts=start_counts(n_clients, n_channels, self.mean_window, self.discount),
-            values=np.zeros(n_channels),
-            key=key_code(self.channel_key),
-        )
+    state_type: ClassVar[type] = KlUcbState

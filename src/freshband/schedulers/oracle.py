@@ -1,4 +1,4 @@
-"""Oracles: what a policy that knows the channels would do, the yardstick of regret."""
+"""Oracles: what a policy that knows the channels would do, which regret is measured against."""
 
 from __future__ import annotations
 

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from freshband._jit import kernel
 from freshband.parameters import Parameters
 from freshband.ranking import draw_to_front
-from freshband.schedulers.base import Matchings, means, register, score, select, update
-from freshband.schedulers.counts import Counts, absorb, start_counts
+from freshband.schedulers.base import Matchings, register, select
+from freshband.schedulers.counts import Counts, learns_means, start_counts
 
 __all__ = ["RandomScheduler", "RandomState", "draw_subset"]
 
 
+@learns_means
 class RandomState(NamedTuple):
     """A permutation to draw from; counts serve only `+age` and `+aa`."""
 
@@ -34,24 +35,6 @@ def draw_subset(deck: Any, rng: Any, chosen: Any) -> None:
 @select.register(RandomState)
 def _select(scheduler: RandomState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     draw_subset(scheduler.deck, rng, chosen)
-
-
-@score.register(RandomState)
-def _score(scheduler: RandomState, t: int, scores: Any) -> None:
-    for channel in range(scores.shape[1]):
-        scores[0, channel] = scheduler.counts.mean[channel]
-
-
-@means.register(RandomState)
-def _means(scheduler: RandomState, out: Any) -> None:
-    for channel in range(len(out)):
-        out[channel] = scheduler.counts.mean[channel]
-
-
-@update.register(RandomState)
-def _update(scheduler: RandomState, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
-    absorb(scheduler.counts, t, assignment, outcome)
-    return -1
 
 
 @register("random")

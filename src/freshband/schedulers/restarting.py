@@ -1,8 +1,7 @@
 """Restarts: any index policy that starts over when a detector finds a change.
 
-Between changes it plays the M largest indices; now and then it sweeps through all channels, so
-that a change anywhere is noticed; each acknowledgement goes through the detector, and an alarm
-restarts the learning. `glr-cucb` is made of this; so is any other pair of index and detector.
+Between changes it plays the M largest indices, and at intervals sweeps through all channels, so
+that a change anywhere is noticed. An alarm of the detector restarts the learning.
 
 Examples
 --------
@@ -63,23 +62,9 @@ def restart_on_change(
 ) -> RestartingState:
     """Allocate the state of an index policy that restarts when a detector raises an alarm.
 
-    Parameters
-    ----------
-    index : state
-        Of an index policy, see `freshband.schedulers.index`.
-    detector : state
-        Of a detector that watches the same channels.
-    alpha : float >= 0
-        Share α of forced exploration: a sweep through all N channels every `⌊N/α⌋` rounds.
-    grows : bool, default False
-        Whether α grows with the root of the number of episodes.
-    falls : bool, default False
-        Whether α falls as `sqrt(ln x / x)` with the rounds `x` since the last restart.
-    restart : {"global", "local", "localised"}, default "global"
-        What an alarm resets: all channels, the one that changed, or all but the means of what that
-        one showed since its change (its detector starts afresh all the same).
-    random_fill : bool, default False
-        Whether the other M-1 places of a forced round are drawn at random, or go to the best.
+    All channels are swept every `⌊N/alpha⌋` rounds. ``grows``: alpha grows with the root of the
+    number of episodes; ``falls``: it falls as `sqrt(ln x / x)`, x rounds after the last restart.
+    ``restart`` and ``random_fill`` are options of `glr-cucb`.
     """
     if not is_index(index):
         raise ParameterError(
@@ -139,7 +124,7 @@ def _select(scheduler: RestartingState, t: int, ages: Any, rng: Any, chosen: Any
 
 @kernel
 def _include(values: Any, forced: int, chosen: Any) -> None:
-    """Make room for a forced channel: the chosen one of the lowest index gives way."""
+    """Let a forced channel replace the chosen one of the lowest index."""
     worst = 0
     for j in range(len(chosen)):
         if chosen[j] == forced:
