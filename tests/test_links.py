@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -277,6 +278,15 @@ def test_simulate_plays_both() -> None:
     assert float(heard.max()) < 0.5  # half of the rounds, less every seventh
     mean_age = result.mean_age.mean("run")
     assert mean_age.sel(policy="links") < mean_age.sel(policy="links+sparing")
+
+
+def test_the_example_of_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for registry in (schedulers, matchings):
+        monkeypatch.setattr(registry, "_things", dict(registry._things))
+    page = (Path(__file__).parent.parent / "docs" / "extending.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(?!--8<--)(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 1
+    exec(compile(blocks[0], "extending.md", "exec"), {"__name__": "extending"})
 
 
 # ---------------------------------------------------------------- a matching by ranks of one's own

@@ -111,11 +111,11 @@ def _pair_ranks(
     rng: Any,
     assignment: Any,
 ) -> None:
+    rank_clients(matching, t, ages, priorities)
     if len(scores) > 1:
-        _pair_over_links(matching, t, chosen, scores, ages, priorities, rng, assignment)
+        _pair_over_links(matching, t, chosen, scores, ages, rng, assignment)
         return
     rank_channels(matching, t, scores[0], rng, chosen)
-    rank_clients(matching, t, ages, priorities)
     for rank in range(len(chosen)):
         assignment[matching.clients[rank]] = chosen[rank]
 
@@ -147,14 +147,7 @@ def sort_clients(keys: Any, t: int, lot: int, clients: Any) -> None:
 
 @cold
 def _pair_over_links(
-    matching: Any,
-    t: int,
-    chosen: Any,
-    scores: Any,
-    ages: Any,
-    priorities: Any,
-    rng: Any,
-    assignment: Any,
+    matching: Any, t: int, chosen: Any, scores: Any, ages: Any, rng: Any, assignment: Any
 ) -> None:
     """Match where links differ: by urgency if the matching has one, else by ranks of the sums."""
     urgency, sums = np.zeros(len(ages)), np.zeros(scores.shape[1])
@@ -162,7 +155,6 @@ def _pair_over_links(
         for channel in range(len(sums)):
             sums[channel] += scores[j, channel]
     rank_channels(matching, t, sums, rng, chosen)
-    rank_clients(matching, t, ages, priorities)
     if write_urgency(matching, ages, urgency):
         assign(urgency, scores, matching.clients, chosen, assignment)
         return

@@ -43,10 +43,6 @@ class Thompson(IndexParameters):
     channel_key, mean_window, discount : as in `cucb`
         How channels are ranked, and how much of the past counts.
 
-    Notes
-    -----
-    **Deviations.** Not in the paper, whose index is `cucb`'s.
-
     Examples
     --------
     >>> from freshband import Coordinator
@@ -55,6 +51,10 @@ class Thompson(IndexParameters):
     ...     _ = coordinator.observe(coordinator.plan() == 2)  # only channel 2 delivers
     >>> coordinator.plan().tolist()
     [2]
+
+    Notes
+    -----
+    **Deviations.** The paper does not have it.
 
     References
     ----------
