@@ -14,7 +14,7 @@ from freshband.channels import Table
 from freshband.errors import ParameterError, UnknownNameError
 from freshband.matching.base import registry as matchings
 from freshband.parameters import Parameters
-from freshband.policy import Policy, parse_policy
+from freshband.policy import Policy, has_detector, parse_policy
 from freshband.schedulers.aoi_aware import RULES, AoIAwareState
 from freshband.schedulers.base import Matchings, Presets, select
 from freshband.schedulers.base import registry as schedulers
@@ -255,3 +255,10 @@ def test_an_aware_oracle_needs_channels_with_means(policy: str) -> None:
     with refused(ParameterError, f"policy '{re.escape(policy)}' needs channel means, which these"):
         simulate(recorded, policy, rounds=20, runs=1, progress=False)
     simulate(recorded, policy.partition("+")[0], rounds=20, runs=1, progress=False)
+
+
+def test_who_looks_for_changes() -> None:
+    assert has_detector("glr-cucb+aa@eager", None, 0)
+    assert not has_detector("bayes", None, 0)
+    assert not has_detector("of-my-own", None, 0)
+    assert has_detector("of-my-own", None, 3)
