@@ -15,7 +15,7 @@ def test_only_what_is_there_becomes_absolute(
     (tmp_path / "air.csv").touch()
     monkeypatch.chdir(tmp_path)
     assert absolute("air.csv") == str(tmp_path / "air.csv")
-    assert absolute(Path(".")) == str(tmp_path)
+    assert absolute(Path()) == str(tmp_path)
     for value in ("no/such/file.csv", "", 3, None, "\0"):
         assert absolute(value) == value
     options = {"path": "air.csv", "name": "air.csv"}

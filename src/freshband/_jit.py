@@ -30,7 +30,6 @@ from freshband.errors import RuleError
 __all__ = [
     "Verb",
     "cold",
-    "compiled_sources",
     "entry_point",
     "explained",
     "is_ours",
@@ -176,7 +175,7 @@ def _gist(message: str) -> str:
     return (what if len(what) <= 200 else what[:197] + "...") + "".join(where[:1])
 
 
-def compiled_sources() -> list[Path]:
+def _compiled_sources() -> list[Path]:
     """Return the files that compiled code comes from; editing others keeps the cache."""
     root = Path(__file__).parent
     folders = [root, root / "schedulers", root / "matching", root / "detectors"]
@@ -192,7 +191,7 @@ def compiled_sources() -> list[Path]:
 def _fingerprint() -> str:
     """Hash the compiled sources: numba's own stamp sees only the entry point's file."""
     digest = hashlib.sha256()
-    for path in compiled_sources():
+    for path in _compiled_sources():
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from freshband.detectors.base import holds_detector
 from freshband.errors import FreshbandError, ParameterError, UnknownNameError, nearest, shown
 from freshband.matching import base as matchings
-from freshband.parameters import Parameters
 from freshband.ranking import CLIENTS
 from freshband.schedulers import aoi_aware
 from freshband.schedulers import base as schedulers
@@ -32,8 +31,8 @@ class Policy:
     """A scheduler, an optional AoI-aware rule and a matching."""
 
     name: str  # as written, such as "glr-cucb:paper+aa"
-    scheduler: schedulers.RegisteredScheduler
-    matching: matchings.RegisteredMatching
+    scheduler: schedulers.Scheduler
+    matching: matchings.Matching
     matching_name: str
     aware: str | None = None  # "per_client", "sum" or None
     options: dict[str, Any] = field(default_factory=dict)  # what is set beyond the preset
@@ -87,28 +86,22 @@ def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -
         raise ParameterError(f"policy must be text like 'glr-cucb:paper+aa', got {shown(text)}")
     head, *tokens = text.strip().split("+")
     name, colon, preset = head.partition(":")
-    kind = cast(type[schedulers.RegisteredScheduler], schedulers.registry[name])
+    kind = schedulers.registry[name]
     preset = schedulers.read_preset(preset) if colon else schedulers.DEFAULT
     if preset not in kind.presets:
         raise UnknownNameError(f"{name} has no preset {preset!r}; {nearest(preset, kind.presets)}")
     matching, aware = _read_tokens(text, tokens)
     matching = matching or kind.matchings.get(preset, "age")
-    rule = cast(type[Parameters], matchings.registry[matching])
+    rule = matchings.registry[matching]
     to_rule = {key: value for key, value in given.items() if key in rule.model_fields}
     to_scheduler = {key: value for key, value in given.items() if key not in to_rule}
-    settings = {**kind.presets[preset], **to_scheduler}
-    scheduler = cast(schedulers.RegisteredScheduler, cast(type[Parameters], kind)(**settings))
+    scheduler = kind(**{**kind.presets[preset], **to_scheduler})
     pairing = rule(**to_rule)
     if aware is not None and (why := scheduler.refuses(aware)) is not None:
         raise ParameterError(why)
-    return Policy(
-        text.strip(),
-        scheduler,
-        cast(matchings.RegisteredMatching, pairing),
-        matching,
-        aware,
-        _plain(scheduler, to_scheduler) | _plain(pairing, to_rule),
-    )
+    plain = scheduler.model_dump(mode="json", include=set(to_scheduler))
+    plain |= pairing.model_dump(mode="json", include=set(to_rule))
+    return Policy(text.strip(), scheduler, pairing, matching, aware, plain)
 
 
 def has_detector(text: str, options: Mapping[str, Any] | None, alarms: int) -> bool:
@@ -132,13 +125,6 @@ def read_options(name: str, options: object) -> dict[str, Any]:
     if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
         raise ParameterError(f"{name} must map names to values, got {shown(options)}")
     return dict(options)
-
-
-def _plain(configured: object, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options as plain JSON values."""
-    if isinstance(configured, Parameters):
-        return configured.model_dump(mode="json", include=set(given))
-    return given
 
 
 def _read_tokens(text: str, tokens: list[str]) -> tuple[str | None, str | None]:

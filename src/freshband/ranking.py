@@ -10,7 +10,7 @@ from typing import Any
 
 from freshband._jit import cold, kernel
 
-__all__ = ["CLIENTS", "draw_to_front", "sort_by", "take_best", "tie_break"]
+__all__ = ["CLIENTS", "draw_to_front", "sort_by", "take_best"]
 
 CLIENTS = 1 << 30
 """Added to the round where clients are ordered: their ties fall independently of channels'."""
@@ -19,7 +19,7 @@ _FEW = 16  # insertion wins below this many items
 
 
 @kernel
-def tie_break(t: int, item: int) -> int:
+def _tie_break(t: int, item: int) -> int:
     """Hash a round and an item to 31 bits, without ever leaving int64."""
     h = (t * 73856093 + item * 19349663 + 83492791) & 0x7FFFFFFF
     h = ((h ^ (h >> 15)) * 739982445) & 0x7FFFFFFF
@@ -30,7 +30,7 @@ def tie_break(t: int, item: int) -> int:
 def _before(keys: Any, t: int, a: int, b: int) -> bool:
     """Whether item ``a`` goes before item ``b``: the larger key first."""
     if keys[a] == keys[b]:
-        return tie_break(t, a) < tie_break(t, b)
+        return _tie_break(t, a) < _tie_break(t, b)
     return keys[a] > keys[b]  # type: ignore[no-any-return]
 
 

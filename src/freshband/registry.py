@@ -15,12 +15,12 @@ from freshband.errors import ParameterError, UnknownNameError, nearest, shown
 
 __all__ = ["Registry"]
 
-Thing = TypeVar("Thing")
+_Thing = TypeVar("_Thing")
 
 _RESERVED = frozenset(":+,.= \t\n")  # what separates names in policies and settings
 
 
-class Registry(Generic[Thing]):
+class Registry(Generic[_Thing]):
     """A mapping from public names to things of a ``kind``, filled by decorated definitions.
 
     ``needs`` are the attributes that every class must have, with their meanings; ``defaults`` are
@@ -40,10 +40,10 @@ class Registry(Generic[Thing]):
         self._defaults = dict(defaults or {})
         self._complete = complete
         self._package = package
-        self._things: dict[str, Thing] = {}
+        self._things: dict[str, _Thing] = {}
         self._loaded = False
 
-    def register(self, name: str) -> Callable[[Thing], Thing]:
+    def register(self, name: str) -> Callable[[_Thing], _Thing]:
         """Return a decorator that registers its target under ``name``."""
         if not isinstance(name, str) or not name or set(name) & _RESERVED:
             raise ParameterError(
@@ -51,7 +51,7 @@ class Registry(Generic[Thing]):
                 f"':+,.=', got {shown(name)}"
             )
 
-        def enter(thing: Thing) -> Thing:
+        def enter(thing: _Thing) -> _Thing:
             if not thing.__module__.startswith(f"{self._package}."):
                 self._load()  # a name of the package's own is taken, even before it is asked for
             known = self._things.get(name)
@@ -75,7 +75,7 @@ class Registry(Generic[Thing]):
         self._load()
         return sorted(self._things)
 
-    def __getitem__(self, name: str) -> Thing:
+    def __getitem__(self, name: str) -> _Thing:
         self._load()
         try:
             return self._things[name]
@@ -90,7 +90,7 @@ class Registry(Generic[Thing]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
-    def name_of(self, thing: Thing) -> str | None:
+    def name_of(self, thing: _Thing) -> str | None:
         """Return the name under which ``thing`` is registered, or None."""
         self._load()
         return next((name for name, known in self._things.items() if known is thing), None)

@@ -5,7 +5,8 @@ A state is a ``NamedTuple`` whose fields are numpy arrays or further states, wri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -24,37 +25,18 @@ __all__ = [
 ]
 
 State = TypeVar("State", bound=tuple[Any, ...])
-Grower = TypeVar("Grower", bound=Callable[..., Any])
 
 
-class _Reserve:
-    """The type of `reserve`."""
+@functools.singledispatch
+def reserve(state: Any, rounds: int) -> Any:
+    """Return the state with room for so many more rounds; the one given is not used any more.
 
-    def __init__(self) -> None:
-        self._growers: dict[type, Callable[[Any, int], Any]] = {}
-
-    def __call__(self, state: State, rounds: int) -> State:
-        grower = self._growers.get(type(state))
-        if grower is not None:
-            return cast(State, grower(state, rounds))
-        inner = {name: self(part, rounds) for name, part in _fields(state) if _is_state(part)}
-        return cast(State, state._replace(**inner)) if inner else state  # type: ignore[attr-defined]
-
-    def register(self, state_type: type) -> Callable[[Grower], Grower]:
-        """Return a decorator that enters how a state type grows."""
-
-        def enter(grower: Grower) -> Grower:
-            self._growers[state_type] = grower
-            return grower
-
-        return enter
-
-
-reserve = _Reserve()
-"""``reserve(state, rounds)`` returns the state with room for so many more rounds, in its place.
-
-Arrays cannot grow inside a kernel, so this runs between blocks of rounds.
-"""
+    Arrays cannot grow inside a kernel, so this runs between blocks of rounds. A state type whose
+    arrays have to grow registers how with ``@reserve.register(StateType)``; all others pass the
+    call on to the states they hold.
+    """
+    inner = {name: reserve(part, rounds) for name, part in _fields(state) if _is_state(part)}
+    return state._replace(**inner) if inner else state
 
 
 _derived: dict[type, tuple[str, ...]] = {}

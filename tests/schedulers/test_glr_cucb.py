@@ -421,7 +421,7 @@ def test_any_index_and_any_detector_make_a_restarting_policy() -> None:
 
 def test_glr_cucb_takes_any_index_policy_by_name() -> None:
     state, _ = parse_policy("glr-cucb", {"index": "thompson"}).start(2, 5, rng(), None)
-    assert type(state.index).__name__ == "ThompsonState"
+    assert type(state.index).__name__ == "_ThompsonState"
     with pytest.raises(ParameterError, match="did you mean 'thompson'"):
         parse_policy("glr-cucb", {"index": "tompson"})
     with pytest.raises(

@@ -16,24 +16,24 @@ from freshband.matching.base import (
 )
 from freshband.parameters import Parameters
 
-__all__ = ["Age", "AgeState"]
+__all__ = ["Age"]
 
 
 @pairs_ranks
-class AgeState(NamedTuple):
+class _AgeState(NamedTuple):
     """The clients in order."""
 
     clients: NDArray[np.int64]  # (M,)
     lot: NDArray[np.int64]  # (1,) makes ties fall differently in every run
 
 
-@rank_clients.register(AgeState)
-def _rank_clients(matching: AgeState, t: int, ages: Any, priorities: Any) -> None:
+@rank_clients.register(_AgeState)
+def _rank_clients(matching: _AgeState, t: int, ages: Any, priorities: Any) -> None:
     sort_clients(ages, t, matching.lot[0], matching.clients)
 
 
-@write_urgency.register(AgeState)
-def _write_urgency(matching: AgeState, ages: Any, out: Any) -> bool:
+@write_urgency.register(_AgeState)
+def _write_urgency(matching: _AgeState, ages: Any, out: Any) -> bool:
     for j in range(len(out)):
         out[j] = ages[j] * (ages[j] + 1.0)
     return True
@@ -66,6 +66,6 @@ class Age(Parameters):
     1
     """
 
-    def start(self, n_clients: int, lot: int = 0) -> AgeState:
+    def start(self, n_clients: int, lot: int = 0) -> _AgeState:
         """Allocate the state."""
-        return AgeState(np.arange(n_clients), np.array([lot], np.int64))
+        return _AgeState(np.arange(n_clients), np.array([lot], np.int64))

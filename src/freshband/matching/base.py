@@ -17,7 +17,6 @@ from freshband.registry import Registry
 
 __all__ = [
     "Matching",
-    "RegisteredMatching",
     "match",
     "pairs_ranks",
     "priorities_of",
@@ -33,20 +32,16 @@ StateType = TypeVar("StateType", bound=type)
 
 
 class Matching(Protocol):
-    """A rule; its state is room to sort in."""
+    """A rule that gives channels to clients."""
+
+    needs_contributions: ClassVar[bool]  # whether it ranks by what training says; False if left out
 
     def start(self, n_clients: int, lot: int = 0) -> Any:
         """Allocate the state; ``lot``, drawn once per run, makes ties fall differently in each."""
         ...
 
 
-class RegisteredMatching(Matching, Protocol):
-    """A matching with what registering adds where a class leaves it out."""
-
-    needs_contributions: ClassVar[bool]  # whether it ranks clients by what training says of them
-
-
-registry: Registry[type[Matching]] = Registry(
+registry: Registry[Any] = Registry(
     "matching",
     "freshband.matching",
     needs={

@@ -11,17 +11,17 @@ from freshband.matching.base import pairs_ranks, register
 from freshband.parameters import Parameters
 from freshband.states import not_saved
 
-__all__ = ["Fixed", "FixedState"]
+__all__ = ["Fixed"]
 
 
 @pairs_ranks
-class FixedState(NamedTuple):
+class _FixedState(NamedTuple):
     """The clients in order."""
 
     clients: NDArray[np.int64]  # (M,)
 
 
-not_saved(FixedState, "clients")
+not_saved(_FixedState, "clients")
 
 
 @register("fixed")
@@ -46,6 +46,6 @@ class Fixed(Parameters):
     [1, 0]
     """
 
-    def start(self, n_clients: int, lot: int = 0) -> FixedState:
+    def start(self, n_clients: int, lot: int = 0) -> _FixedState:
         """Allocate the state."""
-        return FixedState(np.arange(n_clients))
+        return _FixedState(np.arange(n_clients))

@@ -20,14 +20,14 @@ from freshband.matching.base import (
 from freshband.parameters import Parameters
 from freshband.states import record
 
-__all__ = ["Priority", "PriorityState"]
+__all__ = ["Priority"]
 
 _SCALES = ("sum", "none", "running_max", "minmax")
 _PEAKS = np.dtype([(name, np.float64) for name in ("spread", "age", "worth")])
 
 
 @pairs_ranks
-class PriorityState(NamedTuple):
+class _PriorityState(NamedTuple):
     """Running maxima, and the clients in order; W is the window, at least 1."""
 
     clients: NDArray[np.int64]  # (M,)
@@ -72,8 +72,8 @@ def _write_contributions(matching: Any, t: int, contributions: Any) -> None:
         matching.priority[j] = worth
 
 
-@rank_clients.register(PriorityState)
-def _rank_clients(matching: PriorityState, t: int, ages: Any, priorities: Any) -> None:
+@rank_clients.register(_PriorityState)
+def _rank_clients(matching: _PriorityState, t: int, ages: Any, priorities: Any) -> None:
     n_clients = len(ages)
     total, oldest = 0.0, 0.0
     for j in range(n_clients):
@@ -93,15 +93,15 @@ def _rank_clients(matching: PriorityState, t: int, ages: Any, priorities: Any) -
     sort_clients(matching.priority, t, matching.lot[0], matching.clients)
 
 
-@priorities_of.register(PriorityState)
-def _priorities(matching: PriorityState, out: Any) -> bool:
+@priorities_of.register(_PriorityState)
+def _priorities(matching: _PriorityState, out: Any) -> bool:
     for j in range(len(out)):
         out[j] = matching.priority[j]
     return True
 
 
-@write_urgency.register(PriorityState)
-def _write_urgency(matching: PriorityState, ages: Any, out: Any) -> bool:
+@write_urgency.register(_PriorityState)
+def _write_urgency(matching: _PriorityState, ages: Any, out: Any) -> bool:
     return priorities_of(matching, out)  # type: ignore[no-any-return]
 
 
@@ -156,9 +156,9 @@ class Priority(Parameters):
     contribution_scale: Literal["sum", "none", "running_max", "minmax"] = "sum"
     norm_window: int | None = Field(default=1, ge=1)
 
-    def start(self, n_clients: int, lot: int = 0) -> PriorityState:
+    def start(self, n_clients: int, lot: int = 0) -> _PriorityState:
         """Allocate the state."""
-        return PriorityState(
+        return _PriorityState(
             clients=np.arange(n_clients),
             priority=np.zeros(n_clients),
             recent=np.zeros(self.norm_window or 1, _PEAKS),

@@ -12,22 +12,22 @@ from freshband.parameters import Parameters
 from freshband.ranking import draw_to_front
 from freshband.states import not_saved
 
-__all__ = ["RandomMatching", "RandomMatchingState"]
+__all__ = ["RandomMatching"]
 
 
 @pairs_ranks
-class RandomMatchingState(NamedTuple):
+class _RandomMatchingState(NamedTuple):
     """The clients in order."""
 
     clients: NDArray[np.int64]  # (M,)
 
 
-not_saved(RandomMatchingState, "clients")
+not_saved(_RandomMatchingState, "clients")
 
 
-@rank_channels.register(RandomMatchingState)
+@rank_channels.register(_RandomMatchingState)
 def _rank_channels(
-    matching: RandomMatchingState, t: int, scores: Any, rng: Any, chosen: Any
+    matching: _RandomMatchingState, t: int, scores: Any, rng: Any, chosen: Any
 ) -> None:
     draw_to_front(chosen, rng, 0, len(chosen))
 
@@ -51,6 +51,6 @@ class RandomMatching(Parameters):
     [0, 1, 2]
     """
 
-    def start(self, n_clients: int, lot: int = 0) -> RandomMatchingState:
+    def start(self, n_clients: int, lot: int = 0) -> _RandomMatchingState:
         """Allocate the state."""
-        return RandomMatchingState(np.arange(n_clients))
+        return _RandomMatchingState(np.arange(n_clients))

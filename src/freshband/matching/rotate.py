@@ -11,21 +11,21 @@ from freshband.matching.base import pairs_ranks, rank_clients, register
 from freshband.parameters import Parameters
 from freshband.states import not_saved
 
-__all__ = ["Rotate", "RotateState"]
+__all__ = ["Rotate"]
 
 
 @pairs_ranks
-class RotateState(NamedTuple):
+class _RotateState(NamedTuple):
     """The clients in order."""
 
     clients: NDArray[np.int64]  # (M,)
 
 
-not_saved(RotateState, "clients")
+not_saved(_RotateState, "clients")
 
 
-@rank_clients.register(RotateState)
-def _rank_clients(matching: RotateState, t: int, ages: Any, priorities: Any) -> None:
+@rank_clients.register(_RotateState)
+def _rank_clients(matching: _RotateState, t: int, ages: Any, priorities: Any) -> None:
     n_clients = len(matching.clients)
     for j in range(n_clients):
         matching.clients[(j + 1 + t) % n_clients] = j
@@ -58,6 +58,6 @@ class Rotate(Parameters):
     [[0, 1], [1, 0]]
     """
 
-    def start(self, n_clients: int, lot: int = 0) -> RotateState:
+    def start(self, n_clients: int, lot: int = 0) -> _RotateState:
         """Allocate the state."""
-        return RotateState(np.arange(n_clients))
+        return _RotateState(np.arange(n_clients))

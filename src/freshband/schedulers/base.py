@@ -19,7 +19,6 @@ __all__ = [
     "DEFAULT",
     "Matchings",
     "Presets",
-    "RegisteredScheduler",
     "Scheduler",
     "means",
     "needed_horizon",
@@ -43,17 +42,9 @@ Matchings = Mapping[str, str]
 
 
 class Scheduler(Protocol):
-    """Hyper-parameters of a policy; everything mutable lives in the state it allocates."""
+    """Hyper-parameters of a policy; everything mutable lives in the state it allocates.
 
-    def start(
-        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> Any:
-        """Allocate the state. ``horizon`` is the number of rounds T, or None if unknown."""
-        ...
-
-
-class RegisteredScheduler(Scheduler, Protocol):
-    """A scheduler with what registering adds where a class leaves it out.
+    What a class leaves out, apart from `start`, is added when it is registered.
 
     Attributes
     ----------
@@ -69,6 +60,12 @@ class RegisteredScheduler(Scheduler, Protocol):
     presets: ClassVar[Presets]
     matchings: ClassVar[Matchings]
     client_scores: ClassVar[bool]
+
+    def start(
+        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
+    ) -> Any:
+        """Allocate the state. ``horizon`` is the number of rounds T, or None if unknown."""
+        ...
 
     def refuses(self, aware: str) -> str | None:
         """Return why these parameters do not go with an AoI-aware rule; by default they do."""
@@ -87,7 +84,7 @@ def _complete_presets(kind: Any) -> None:
     kind.matchings = {read_preset(name): rule for name, rule in kind.matchings.items()}
 
 
-registry: Registry[type[Scheduler]] = Registry(
+registry: Registry[Any] = Registry(
     "scheduler",
     "freshband.schedulers",
     needs={

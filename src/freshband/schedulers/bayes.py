@@ -22,7 +22,7 @@ from freshband.ranking import take_best
 from freshband.schedulers.base import means, ranks_by_means, register, select, update
 from freshband.states import not_saved
 
-__all__ = ["Bayes", "BayesState", "Segments"]
+__all__ = ["Bayes"]
 
 _HAZARDS = (1e-4, 1e-3, 1e-2, 0.05, 0.2)  # a mean lasts from 5 rounds to longer than most runs
 _FORGET = 1e-3  # share of the trust that is spread evenly, so that it can come back
@@ -33,7 +33,7 @@ _LOG_2 = math.log(2.0)
 _ALONE, _TOGETHER = 0, 1
 
 
-class Segments(NamedTuple):
+class _Segments(NamedTuple):
     """Possible beginnings of the present segment: K of them, for G groups that switch as one."""
 
     wins: NDArray[np.float64]  # (N, K) successes of a channel since a beginning
@@ -44,28 +44,28 @@ class Segments(NamedTuple):
     power: NDArray[np.int64]  # (K,) powers of two taken out of ``room``
 
 
-not_saved(Segments, "power")  # empty between rounds
+not_saved(_Segments, "power")  # empty between rounds
 
 
 @ranks_by_means
-class BayesState(NamedTuple):
+class _BayesState(NamedTuple):
     """The filters, how far each is trusted, and what they say together."""
 
     hazards: NDArray[np.float64]  # (H,)
     trust: NDArray[np.float64]  # (2, H) in channels switching alone and together, at a hazard
     evidence: NDArray[np.float64]  # (2, H) log-likelihood of a round
-    alone: Segments
-    together: Segments
+    alone: _Segments
+    together: _Segments
     heard: NDArray[np.int8]  # (N,) what came back this round, -1 for nothing
     mean: NDArray[np.float64]  # (N,) posterior mean
     values: NDArray[np.float64]  # (N,) index
     optimism: NDArray[np.float64]  # (1,) c
 
 
-def _start_segments(n_channels: int, groups: int, slots: int) -> Segments:
+def _start_segments(n_channels: int, groups: int, slots: int) -> _Segments:
     weight = np.zeros((groups, len(_HAZARDS), slots))
     weight[:, :, 0] = 1.0
-    return Segments(
+    return _Segments(
         wins=np.zeros((n_channels, slots)),
         tries=np.zeros((n_channels, slots)),
         weight=weight,
@@ -253,19 +253,19 @@ def _weigh_filters(trust: Any, evidence: Any) -> None:
             trust[way, h] = (1.0 - _FORGET) * trust[way, h] / total + _FORGET / (ways * hazards)
 
 
-@select.register(BayesState)
-def _select(scheduler: BayesState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+@select.register(_BayesState)
+def _select(scheduler: _BayesState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     take_best(scheduler.values, t, chosen)
 
 
-@means.register(BayesState)
-def _means(scheduler: BayesState, out: Any) -> None:
+@means.register(_BayesState)
+def _means(scheduler: _BayesState, out: Any) -> None:
     for channel in range(len(out)):
         out[channel] = scheduler.mean[channel]
 
 
-@update.register(BayesState)
-def _update(scheduler: BayesState, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
+@update.register(_BayesState)
+def _update(scheduler: _BayesState, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
     heard, trust, evidence = scheduler.heard, scheduler.trust, scheduler.evidence
     for channel in range(len(heard)):
         heard[channel] = -1
@@ -336,10 +336,10 @@ class Bayes(Parameters):
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> BayesState:
+    ) -> _BayesState:
         """Allocate the state."""
         n_filters = 2 * len(_HAZARDS)
-        return BayesState(
+        return _BayesState(
             hazards=np.array(_HAZARDS),
             trust=np.full((2, len(_HAZARDS)), 1.0 / n_filters),
             evidence=np.zeros((2, len(_HAZARDS))),

@@ -16,7 +16,6 @@ from freshband._jit import kernel
 from freshband.schedulers.base import StateType, means, ranks_by_means, update
 
 __all__ = [
-    "UNHEARD",
     "Counts",
     "absorb",
     "clear",
@@ -26,7 +25,7 @@ __all__ = [
     "start_counts",
 ]
 
-UNHEARD = 0.5  # the mean of a channel never heard, erratum E17
+_UNHEARD = 0.5  # the mean of a channel never heard, erratum E17
 _FADED = 1e-9  # a discounted count below this is no observation any more
 
 
@@ -50,7 +49,7 @@ def start_counts(
     return Counts(
         pulls=np.zeros(n_channels),
         wins=np.zeros(n_channels),
-        mean=np.full(n_channels, UNHEARD),
+        mean=np.full(n_channels, _UNHEARD),
         width=np.full(n_channels, np.inf),
         ring_channel=np.full((rows, n_clients), -1, np.int64),
         ring_outcome=np.full((rows, n_clients), -1, np.int8),
@@ -114,7 +113,7 @@ def keep(counts: Any, channel: int, pulls: float, wins: float) -> None:
         counts.mean[channel] = wins / pulls
         counts.width[channel] = 1.0 / math.sqrt(pulls)
     else:
-        counts.mean[channel] = UNHEARD
+        counts.mean[channel] = _UNHEARD
         counts.width[channel] = math.inf
 
 

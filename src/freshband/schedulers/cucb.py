@@ -13,11 +13,11 @@ from freshband.schedulers.base import register
 from freshband.schedulers.counts import Counts
 from freshband.schedulers.index import IndexParameters, evaluate, plays_largest_index
 
-__all__ = ["Cucb", "CucbState"]
+__all__ = ["Cucb"]
 
 
 @plays_largest_index
-class CucbState(NamedTuple):
+class _CucbState(NamedTuple):
     """Counts and the last computed index."""
 
     counts: Counts
@@ -26,8 +26,8 @@ class CucbState(NamedTuple):
     bonus: NDArray[np.float64]  # (1,) c
 
 
-@evaluate.register(CucbState)
-def _evaluate(index: CucbState, elapsed: int, rng: Any) -> None:
+@evaluate.register(_CucbState)
+def _evaluate(index: _CucbState, elapsed: int, rng: Any) -> None:
     # never 0, so that a channel never heard, whose width is infinite, has an infinite index
     root = max(math.sqrt(index.bonus[0] * math.log(elapsed)), 1e-300)
     mean = index.counts.mean
@@ -77,7 +77,7 @@ class Cucb(IndexParameters):
     Chen, Wang, Yuan, "Combinatorial multi-armed bandit", ICML 2013.
     """
 
-    state_type: ClassVar[type] = CucbState
+    state_type: ClassVar[type] = _CucbState
 
     index_c: float = Field(default=1.5, gt=0)
 

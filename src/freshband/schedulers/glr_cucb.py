@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal, cast, final
+from typing import Annotated, Any, ClassVar, Literal, final
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -16,10 +15,6 @@ from freshband.schedulers.base import Matchings, Presets, needed_horizon, regist
 from freshband.schedulers.restarting import RestartingState, restart_on_change
 
 __all__ = ["GlrCucb"]
-
-
-def _fields(name: str) -> Iterable[str]:
-    return cast(type[Parameters], registry[name]).model_fields
 
 
 @register("glr-cucb")
@@ -106,8 +101,8 @@ class GlrCucb(Parameters):
     @field_validator("index")
     @classmethod
     def _check_index(cls, index: str) -> str:
-        others = (name for name in registry if name != "glr-cucb")
-        known = ["ucb", *(name for name in others if "channel_key" in _fields(name))]
+        indices = [name for name in registry if "channel_key" in registry[name].model_fields]
+        known = ["ucb", *(name for name in indices if name != "glr-cucb")]
         if index not in known:
             raise ValueError(
                 f"index must be the name of an index policy, got {index!r}; "

@@ -13,11 +13,11 @@ from freshband.schedulers.base import register
 from freshband.schedulers.counts import Counts
 from freshband.schedulers.index import IndexParameters, evaluate, plays_largest_index
 
-__all__ = ["KlUcb", "KlUcbState", "kl_upper_bound"]
+__all__ = ["KlUcb"]
 
 
 @plays_largest_index
-class KlUcbState(NamedTuple):
+class _KlUcbState(NamedTuple):
     """Counts and the last computed index."""
 
     counts: Counts
@@ -26,7 +26,7 @@ class KlUcbState(NamedTuple):
 
 
 @kernel
-def kl_upper_bound(p: float, budget: float) -> float:
+def _kl_upper_bound(p: float, budget: float) -> float:
     """Return the largest q in [p, 1] with kl(p, q) <= budget.
 
     Newton's method, started right of the root (at the smaller of Pinsker's bound and the one from
@@ -34,10 +34,10 @@ def kl_upper_bound(p: float, budget: float) -> float:
 
     Examples
     --------
-    >>> q = kl_upper_bound(0.5, 0.1)
+    >>> q = _kl_upper_bound(0.5, 0.1)
     >>> round(0.5 * math.log(0.5 / q) + 0.5 * math.log(0.5 / (1 - q)), 9)
     0.1
-    >>> round(kl_upper_bound(0.0, 1.0), 6) == round(1 - math.exp(-1.0), 6)
+    >>> round(_kl_upper_bound(0.0, 1.0), 6) == round(1 - math.exp(-1.0), 6)
     True
     """
     if p >= 1.0:
@@ -58,14 +58,14 @@ def kl_upper_bound(p: float, budget: float) -> float:
     return q
 
 
-@evaluate.register(KlUcbState)
-def _evaluate(index: KlUcbState, elapsed: int, rng: Any) -> None:
+@evaluate.register(_KlUcbState)
+def _evaluate(index: _KlUcbState, elapsed: int, rng: Any) -> None:
     log_elapsed = math.log(elapsed)
     counts = index.counts
     for channel in range(len(index.values)):
         pulls = counts.pulls[channel]
         if pulls > 0.0:
-            index.values[channel] = kl_upper_bound(counts.mean[channel], log_elapsed / pulls)
+            index.values[channel] = _kl_upper_bound(counts.mean[channel], log_elapsed / pulls)
         else:
             index.values[channel] = math.inf
 
@@ -101,4 +101,4 @@ class KlUcb(IndexParameters):
     Garivier and Cappé, "The KL-UCB algorithm for bounded stochastic bandits and beyond", COLT 2011.
     """
 
-    state_type: ClassVar[type] = KlUcbState
+    state_type: ClassVar[type] = _KlUcbState

@@ -28,7 +28,7 @@ from freshband.schedulers.counts import Counts, absorb, learns_means, start_coun
 from freshband.schedulers.random import draw_subset
 from freshband.states import grown, record, reserve
 
-__all__ = ["MExp3", "MExp3State"]
+__all__ = ["MExp3"]
 
 _FIXED, _ANYTIME = range(2)
 _SKIP, _PROPENSITY = range(2)
@@ -36,7 +36,7 @@ _HEADROOM = 200.0  # rebuild the tree when a weight outgrows the reference by e^
 
 
 @learns_means
-class MExp3State(NamedTuple):
+class _MExp3State(NamedTuple):
     """Weights of the V super-arms played so far, with room for more."""
 
     counts: Counts  # historical means, which rank the chosen channels
@@ -52,8 +52,8 @@ class MExp3State(NamedTuple):
     chosen: NDArray[np.int64]  # (M,) the super-arm drawn, sorted
 
 
-@reserve.register(MExp3State)
-def _reserve(state: MExp3State, rounds: int) -> MExp3State:
+@reserve.register(_MExp3State)
+def _reserve(state: _MExp3State, rounds: int) -> _MExp3State:
     needed = int(min(state.mark[0]["played"] + rounds, state.rate[0]["arms"]))
     room = len(state.excess)
     if needed <= room:
@@ -173,8 +173,8 @@ def _base(state: Any) -> float:
     return state.rate[0]["arms"] * math.exp(state.level[0]["base"] - state.level[0]["reference"])  # type: ignore[no-any-return]
 
 
-@select.register(MExp3State)
-def _select(scheduler: MExp3State, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+@select.register(_MExp3State)
+def _select(scheduler: _MExp3State, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     gamma = _gamma(scheduler, t)
     excess = _total(scheduler)
     base = _base(scheduler)
@@ -198,8 +198,8 @@ def _select(scheduler: MExp3State, t: int, ages: Any, rng: Any, chosen: Any) -> 
         chosen[j] = arm[j]
 
 
-@update.register(MExp3State)
-def _update(scheduler: MExp3State, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
+@update.register(_MExp3State)
+def _update(scheduler: _MExp3State, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
     absorb(scheduler.counts, t, assignment, outcome)
     reward = 0.0
     jumped = 0
@@ -339,7 +339,7 @@ class MExp3(Parameters):
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> MExp3State:
+    ) -> _MExp3State:
         """Allocate the state, with no super-arm played yet."""
         n_arms = math.comb(n_channels, n_clients)
         if n_arms > 1e300:
@@ -347,7 +347,7 @@ class MExp3(Parameters):
                 f"m-exp3 needs C(N, M) <= 1e300 channel sets, got N={n_channels}, M={n_clients}"
             )
         room = min(64, n_arms)
-        return MExp3State(
+        return _MExp3State(
             counts=start_counts(n_clients, n_channels, self.mean_window, self.discount),
             deck=np.arange(n_channels),
             members=np.zeros((room, n_clients), np.int64),

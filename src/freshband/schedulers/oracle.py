@@ -11,12 +11,12 @@ from freshband.parameters import Parameters
 from freshband.ranking import take_best
 from freshband.schedulers.base import Presets, means, register, reveal, score, select
 
-__all__ = ["Oracle", "OracleState"]
+__all__ = ["Oracle"]
 
 _SELECTIONS = ("mean", "csi", "fixed")
 
 
-class OracleState(NamedTuple):
+class _OracleState(NamedTuple):
     """What the oracle is shown."""
 
     truth: NDArray[np.float64]  # (N,) true means of the round
@@ -24,8 +24,8 @@ class OracleState(NamedTuple):
     selection: NDArray[np.int64]  # (1,) position in _SELECTIONS
 
 
-@reveal.register(OracleState)
-def _reveal(scheduler: OracleState, true_means: Any, states: Any) -> None:
+@reveal.register(_OracleState)
+def _reveal(scheduler: _OracleState, true_means: Any, states: Any) -> None:
     selection = scheduler.selection[0]
     for channel in range(len(true_means)):
         mean = true_means[channel]
@@ -36,19 +36,19 @@ def _reveal(scheduler: OracleState, true_means: Any, states: Any) -> None:
             scheduler.worth[channel] = states[channel]
 
 
-@select.register(OracleState)
-def _select(scheduler: OracleState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+@select.register(_OracleState)
+def _select(scheduler: _OracleState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     take_best(scheduler.worth, t, chosen)
 
 
-@score.register(OracleState)
-def _score(scheduler: OracleState, t: int, scores: Any) -> None:
+@score.register(_OracleState)
+def _score(scheduler: _OracleState, t: int, scores: Any) -> None:
     for channel in range(scores.shape[1]):
         scores[0, channel] = scheduler.worth[channel]
 
 
-@means.register(OracleState)
-def _means(scheduler: OracleState, out: Any) -> None:
+@means.register(_OracleState)
+def _means(scheduler: _OracleState, out: Any) -> None:
     for channel in range(len(out)):
         out[channel] = scheduler.truth[channel]
 
@@ -98,9 +98,9 @@ class Oracle(Parameters):
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> OracleState:
+    ) -> _OracleState:
         """Allocate the state; ``worth`` of a fixed oracle is filled in by the simulator."""
-        return OracleState(
+        return _OracleState(
             truth=np.zeros(n_channels),
             worth=np.zeros(n_channels),
             selection=np.array([_SELECTIONS.index(self.selection)], np.int64),

@@ -13,11 +13,11 @@ from freshband.ranking import draw_to_front
 from freshband.schedulers.base import Matchings, register, select
 from freshband.schedulers.counts import Counts, learns_means, start_counts
 
-__all__ = ["RandomScheduler", "RandomState", "draw_subset"]
+__all__ = ["RandomScheduler", "draw_subset"]
 
 
 @learns_means
-class RandomState(NamedTuple):
+class _RandomState(NamedTuple):
     """A permutation to draw from; counts serve only `+age` and `+aa`."""
 
     counts: Counts
@@ -32,8 +32,8 @@ def draw_subset(deck: Any, rng: Any, chosen: Any) -> None:
         chosen[j] = deck[j]
 
 
-@select.register(RandomState)
-def _select(scheduler: RandomState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+@select.register(_RandomState)
+def _select(scheduler: _RandomState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     draw_subset(scheduler.deck, rng, chosen)
 
 
@@ -61,6 +61,6 @@ class RandomScheduler(Parameters):
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> RandomState:
+    ) -> _RandomState:
         """Allocate the state."""
-        return RandomState(start_counts(n_clients, n_channels), np.arange(n_channels))
+        return _RandomState(start_counts(n_clients, n_channels), np.arange(n_channels))

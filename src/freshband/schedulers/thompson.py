@@ -11,11 +11,11 @@ from freshband.schedulers.base import register
 from freshband.schedulers.counts import Counts
 from freshband.schedulers.index import IndexParameters, evaluate, plays_largest_index
 
-__all__ = ["Thompson", "ThompsonState"]
+__all__ = ["Thompson"]
 
 
 @plays_largest_index
-class ThompsonState(NamedTuple):
+class _ThompsonState(NamedTuple):
     """Counts and the last posterior draws."""
 
     counts: Counts
@@ -23,8 +23,8 @@ class ThompsonState(NamedTuple):
     key: NDArray[np.int64]  # (1,) see `freshband.schedulers.index.KEYS`
 
 
-@evaluate.register(ThompsonState)
-def _evaluate(index: ThompsonState, elapsed: int, rng: Any) -> None:
+@evaluate.register(_ThompsonState)
+def _evaluate(index: _ThompsonState, elapsed: int, rng: Any) -> None:
     counts = index.counts
     for channel in range(len(index.values)):
         wins = counts.wins[channel]
@@ -62,4 +62,4 @@ class Thompson(IndexParameters):
     multi-armed bandit problem with multiple plays", ICML 2015.
     """
 
-    state_type: ClassVar[type] = ThompsonState
+    state_type: ClassVar[type] = _ThompsonState

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _OF_DETECTORS = ("alarms", "detected", "missed", "false_alarms", "delay")
-REGRETS = ("regret", "regret_rotate", "regret_fixed")
+_REGRETS = ("regret", "regret_rotate", "regret_fixed")
 _FORMAT = "freshband simulation 1"
 _LIBRARIES = ("numpy", "numba", "xarray")
 
@@ -78,7 +78,7 @@ def collect(
         "alarms": (total, over_runs(lambda tally: tally.mark[0]["alarms"])),
         "seconds": (total, np.array([record.seconds for record in records]).T),
     }
-    for name in REGRETS:
+    for name in _REGRETS:
         oracle = [record.yardsticks.get(name) for record in records]
         known = all(each is not None for each in oracle)
         regret = age - np.array(oracle)[None] if known else np.full(age.shape, np.nan)
