@@ -151,7 +151,7 @@ def verbs() -> Iterator[dict[type, Callable[..., Any]]]:
     assert matchings.names()
     for module in [name for name in sys.modules if name.startswith("freshband.")]:
         for thing in vars(sys.modules[module]).values():
-            if callable(getattr(thing, "register", None)) and hasattr(thing, "__wrapped__"):
+            if callable(getattr(thing, "knows", None)) and hasattr(thing, "__wrapped__"):
                 cells = zip(thing.__code__.co_freevars, thing.__closure__ or (), strict=True)
                 yield dict(cells)["table"].cell_contents
 

@@ -230,7 +230,7 @@ def _open_cache(function: Callable[..., Any]) -> Any:
 @functools.cache
 def _warn_once() -> None:
     warnings.warn(
-        "no folder for compiled code can be written, so every process compiles anew, in some "
+        "no folder for compiled code can be written, so every process compiles again, in some "
         "seconds per policy; set NUMBA_CACHE_DIR to a folder that can",
         RuntimeWarning,
         stacklevel=2,

@@ -31,7 +31,7 @@ class ParameterError(FreshbandError, ValueError):
 
 
 class UnknownNameError(ParameterError):
-    """A scheduler, channel model, matching, preset or parameter name nobody registered."""
+    """A scheduler, channel model, matching, preset or parameter name that is not registered."""
 
 
 class SequenceError(FreshbandError, RuntimeError):

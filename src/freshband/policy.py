@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from freshband.detectors.base import holds_detector
+from freshband.detectors.base import push
 from freshband.errors import FreshbandError, ParameterError, UnknownNameError, nearest, shown
 from freshband.matching import base as matchings
 from freshband.ranking import CLIENTS
 from freshband.schedulers import aoi_aware
 from freshband.schedulers import base as schedulers
 from freshband.schedulers.base import means
-from freshband.states import check_state
+from freshband.states import check_state, nested
 
 __all__ = ["Policy", "has_detector", "parse_policy", "read_options"]
 
@@ -45,7 +45,8 @@ class Policy:
     @property
     def has_detector(self) -> bool:
         """Whether the scheduler's state holds a detector's."""
-        return holds_detector(self.scheduler.start(1, 2, np.random.default_rng(0), 1000))
+        state = self.scheduler.start(1, 2, np.random.default_rng(0), 1000)
+        return any(push.knows(type(part)) for part in nested(state))
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
@@ -105,7 +106,7 @@ def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -
 
 
 def has_detector(text: str, options: Mapping[str, Any] | None, alarms: int) -> bool:
-    """Return whether a policy that raised so many alarms looks for changes.
+    """Return whether a policy that raised this number of alarms looks for changes.
 
     A policy of a user's own may not be known here, and may detect changes in its own way: then the
     alarms decide. What follows an ``@`` does not concern the policy.

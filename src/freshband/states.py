@@ -29,7 +29,7 @@ State = TypeVar("State", bound=tuple[Any, ...])
 
 @functools.singledispatch
 def reserve(state: Any, rounds: int) -> Any:
-    """Return the state with room for so many more rounds; the one given is not used any more.
+    """Return the state with room for ``rounds`` more rounds, which replaces the one given.
 
     Arrays cannot grow inside a kernel, so this runs between blocks of rounds. A state type whose
     arrays have to grow registers how with ``@reserve.register(StateType)``; all others pass the

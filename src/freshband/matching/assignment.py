@@ -47,7 +47,7 @@ def assign(urgency: Any, scores: Any, clients: Any, channels: Any, assignment: A
     [1, 0]
     """
     end = len(channels)  # stands for the place of the client that enters
-    holder = np.full(end + 1, -1)  # who holds a channel, as a position in ``clients``
+    holder = np.full(end + 1, -1)  # position in ``clients`` of the client that holds a channel
     price, wealth = np.zeros(end + 1), np.zeros(len(clients))
     slack, via = np.zeros(end), np.zeros(end, np.int64)
     for entering in range(len(clients)):

@@ -1,4 +1,4 @@
-"""Priority matching: who matters most, and who waited longest, section V of the paper."""
+"""Priority matching: by contribution and age of the clients, section V of the paper."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def _override(
     limit = 1.0 / best if best > 0.0 else math.inf
     late = 0
     for j in range(n_clients):
-        if ages[j] > limit and assignment[j] >= 0:  # who does not send cannot jump the queue
+        if ages[j] > limit and assignment[j] >= 0:  # only clients that send at all
             overridden[j] = 1
             scheduler.clients[late] = j
             late += 1
@@ -142,7 +142,7 @@ def _jump_queue(
         next_spare = 0
         for rank in range(robbed):
             client = scheduler.clients[rank]
-            if rank == 0 or len(scores) > 1:  # links that differ are ranked for each client anew
+            if rank == 0 or len(scores) > 1:  # one ranking for all, or one per client
                 next_spare = 0
                 for channel in range(len(taken)):
                     scheduler.spare[channel] = channel

@@ -38,7 +38,7 @@ class Counts(NamedTuple):
     width: NDArray[np.float64]  # (N,) 1 / sqrt(D_k), kept so that an index costs no root
     ring_channel: NDArray[np.int64]  # (W, M) what was played in the last W rounds
     ring_outcome: NDArray[np.int8]  # (W, M) and what came back, -1 for nothing
-    discount: NDArray[np.float64]  # (1,) factor a round, 1 for none
+    discount: NDArray[np.float64]  # (1,) factor per round, 1 for none
 
 
 def start_counts(

@@ -17,7 +17,7 @@ from freshband.ranking import take_best
 from freshband.schedulers.base import StateType, score, select
 from freshband.schedulers.counts import learns_means, start_counts
 
-__all__ = ["KEYS", "IndexParameters", "evaluate", "is_index", "plays_largest_index", "write_key"]
+__all__ = ["KEYS", "IndexParameters", "evaluate", "plays_largest_index", "write_key"]
 
 KEYS = ("mean", "index")  # ranking key of the chosen channels: (31) or (30)
 
@@ -73,13 +73,4 @@ def plays_largest_index(state_type: StateType) -> StateType:
     def _score(scheduler: Any, t: int, scores: Any) -> None:
         write_key(scheduler, scores)
 
-    _index_states.add(state_type)
     return state_type
-
-
-_index_states: set[type] = set()
-
-
-def is_index(state: object) -> bool:
-    """Whether a state is that of an index policy."""
-    return type(state) in _index_states

@@ -71,8 +71,7 @@ class Oracle(Parameters):
     Notes
     -----
     **Deviations.** The paper names all three in different places, and against the instantaneous
-    state every policy has linear regret; `mean` is the default. Oracles run in simulation only: a
-    coordinator has nobody to ask.
+    state every policy has linear regret; `mean` is the default. Oracles run in simulation only.
 
     Examples
     --------

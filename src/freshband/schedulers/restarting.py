@@ -28,7 +28,7 @@ from freshband.errors import ParameterError
 from freshband.ranking import draw_to_front, take_best
 from freshband.schedulers.base import means, score, select, update
 from freshband.schedulers.counts import absorb, clear, clear_all, keep
-from freshband.schedulers.index import evaluate, is_index, write_key
+from freshband.schedulers.index import evaluate, write_key
 from freshband.states import record
 
 __all__ = ["RestartingState", "restart_on_change"]
@@ -66,7 +66,7 @@ def restart_on_change(
     number of episodes; ``falls``: it falls as `sqrt(ln x / x)`, x rounds after the last restart.
     ``restart`` and ``random_fill`` are options of `glr-cucb`.
     """
-    if not is_index(index):
+    if not evaluate.knows(type(index)):
         raise ParameterError(
             "index must be the state of an index policy, such as that of cucb, kl-ucb or "
             f"thompson, got {type(index).__name__}"
@@ -165,7 +165,7 @@ def _update(
         channel = assignment[j]
         if channel >= 0 and outcome[j] >= 0 and push(scheduler.detector, channel, outcome[j]):
             _restart(scheduler, t, channel)
-            return channel  # type: ignore[no-any-return]  # one restart a round (erratum E15f)
+            return channel  # type: ignore[no-any-return]  # one restart per round (erratum E15f)
     return -1
 
 

@@ -113,9 +113,11 @@ def simulate(
     True
     """
     model = build(channels, read_options("channel_options", channel_options))
+    options = read_options("policy_options", policy_options)
+    named = name_policies(policies, options)
     plan = Plan(
         model=model,
-        policies=_read_policies(policies, read_options("policy_options", policy_options)),
+        policies=[parse_policy(text, options.get(name)) for name, text in named.items()],
         clients=_read_clients(clients, model.n_channels),
         rounds=whole_number("rounds", rounds, at_least=1),
         runs=whole_number("runs", runs, at_least=1),
@@ -206,13 +208,6 @@ class Plan:
         }
 
 
-def _read_policies(
-    policies: Sequence[str | Policy] | str, options: Mapping[str, Mapping[str, Any]]
-) -> list[Policy]:
-    named = name_policies(policies, options)
-    return [parse_policy(text, options.get(name)) for name, text in named.items()]
-
-
 def name_policies(
     policies: Sequence[str | Policy] | str,
     options: Mapping[str, Mapping[str, Any]],
@@ -295,7 +290,7 @@ def play_run(plan: Plan, run: int, *, yardsticks: bool = True) -> Record:
     everybody = [*plan.policies, *oracles.values()]
     hindsight = None
     if any(_selection(policy) == "fixed" for policy in everybody):
-        air = open_air(plan.model, plan.rounds, plan.seed, run)  # first pass: the very same air
+        air = open_air(plan.model, plan.rounds, plan.seed, run)  # first pass over the same air
         hindsight = np.zeros(plan.model.n_channels)
         for _, size in _blocks(plan):
             hindsight += air.block(size).states.sum(axis=0)

@@ -114,9 +114,9 @@ def _detections(names: Sequence[str], records: Sequence[Record]) -> dict[str, ND
         for p, tally in enumerate(record.tallies):
             alarms = tally.alarm[: min(tally.mark[0]["alarms"], len(tally.alarm)), 0]
             # an alarm is raised at the end of its round, a change begins before it
-            detections = match_alarms(alarms, record.breakpoints)
+            detections = match_alarms(alarms, record.breakpoints)._asdict()
             for name, field in fields.items():
-                found[name][p, r] = getattr(detections, field)
+                found[name][p, r] = detections[field]
     return found
 
 
