@@ -106,19 +106,21 @@ def _pair_ranks(
     rng: Any,
     assignment: Any,
 ) -> None:
+    rank_channels(matching, t, scores, rng, chosen)
     rank_clients(matching, t, ages, priorities)
-    if len(scores) > 1:
-        _pair_over_links(matching, t, chosen, scores, ages, rng, assignment)
+    if len(scores) > 1 and _serve_urgent(matching, chosen, scores, ages, assignment):
         return
-    rank_channels(matching, t, scores[0], rng, chosen)
     for rank in range(len(chosen)):
         assignment[matching.clients[rank]] = chosen[rank]
 
 
 @verb
 def rank_channels(matching: Any, t: int, scores: Any, rng: Any, chosen: Any) -> None:
-    """Sort the chosen channels, the best first: by default by their scores, shape (N,)."""
-    sort_by(scores, t, chosen)
+    """Sort the chosen channels, the best first: by default by score, summed over the clients."""
+    if len(scores) == 1:
+        sort_by(scores[0], t, chosen)
+    else:
+        _sort_by_sums(scores, t, chosen)
 
 
 @verb
@@ -141,20 +143,22 @@ def sort_clients(keys: Any, t: int, lot: int, clients: Any) -> None:
 
 
 @cold
-def _pair_over_links(
-    matching: Any, t: int, chosen: Any, scores: Any, ages: Any, rng: Any, assignment: Any
-) -> None:
-    """Match where links differ: by urgency if the matching has one, else by ranks of the sums."""
-    urgency, sums = np.zeros(len(ages)), np.zeros(scores.shape[1])
+def _sort_by_sums(scores: Any, t: int, chosen: Any) -> None:
+    sums = np.zeros(scores.shape[1])
     for j in range(len(scores)):
         for channel in range(len(sums)):
             sums[channel] += scores[j, channel]
-    rank_channels(matching, t, sums, rng, chosen)
-    if write_urgency(matching, ages, urgency):
-        assign(urgency, scores, matching.clients, chosen, assignment)
-        return
-    for rank in range(len(chosen)):
-        assignment[matching.clients[rank]] = chosen[rank]
+    sort_by(sums, t, chosen)
+
+
+@cold
+def _serve_urgent(matching: Any, chosen: Any, scores: Any, ages: Any, assignment: Any) -> bool:
+    """Maximise the sum of urgency times score, or return False if urgency does not decide."""
+    urgency = np.zeros(len(ages))
+    if not write_urgency(matching, ages, urgency):
+        return False
+    assign(urgency, scores, matching.clients, chosen, assignment)
+    return True
 
 
 @verb
