@@ -126,7 +126,7 @@ def usage(kind: Kind, name: str, thing: Any, owner: Any) -> Iterator[str]:
     matchings = getattr(thing, "matchings", {})
     yield from ("| preset | typed as | matching | sets |", "| --- | --- | --- | --- |")
     for preset, values in presets.items():
-        typed = f"`{name}`" if preset == "corrected" else f"`{name}:{preset}`"
+        typed = f"`{name}`" if preset == "default" else f"`{name}:{preset}`"
         matching = matchings.get(preset, "age")
         link = f"[`{matching}`](../matchings/{matching}.md)"
         yield f"| {preset} | {typed} | {link} | {settings(values)} |"

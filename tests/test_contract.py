@@ -47,7 +47,7 @@ def ours(registry: Any) -> list[str]:
 def presets(scheduler: str) -> list[str]:
     """The policies a scheduler's presets make, each with its default matching."""
     kind = scheduler_registry[scheduler]
-    return [scheduler, *(f"{scheduler}:{each}" for each in kind.presets if each != "corrected")]
+    return [scheduler, *(f"{scheduler}:{each}" for each in kind.presets if each != "default")]
 
 
 ROOM = 1024  # rounds the coordinator reserves at a time: fused runs reserve the same
@@ -98,8 +98,9 @@ def play(
     """Run the fused loop over the air, in one block or in several, logging every round."""
     rounds, n_channels = air.states.shape
     rng = generator(seed, Role.POLICY)
-    scheduler, matching = parse_policy(policy).start(clients, n_channels, rng, rounds)
-    desk = open_desk(clients, n_channels)
+    parsed = parse_policy(policy)
+    scheduler, matching = parsed.start(clients, n_channels, rng, rounds)
+    desk = open_desk(clients, n_channels, parsed.scheduler.client_scores)
     tally = open_tally(clients, np.array([rounds]), logged=rounds)
     t = 0
     for size in sizes or [rounds]:
@@ -345,6 +346,9 @@ def documented(kind: type[Parameters], field: str) -> str:
     """The first line of a parameter's entry in the docstring."""
     found = re.search(rf"^(\w+, )*{field}(, \w+)* : (.*)$", inspect.getdoc(kind) or "", re.M)
     assert found, f"{kind.__name__} does not document {field}"
+    other = re.fullmatch(r"as in `([\w-]+)`", found.group(3))
+    if other is not None:  # written once, where the other one documents it
+        return documented(scheduler_registry[other.group(1)], field)  # type: ignore[arg-type]
     return found.group(3)
 
 
@@ -406,11 +410,11 @@ def test_unknown_hyper_parameters_are_refused_with_a_hint(name: str) -> None:
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_presets_and_matchings_of_a_scheduler_exist(name: str) -> None:
     kind = scheduler_registry[name]
-    assert kind.presets["corrected"] == {}
+    assert kind.presets["default"] == {}
     assert set(kind.matchings) <= set(kind.presets)
     for policy in presets(name):
         parsed = parse_policy(policy)
-        preset = policy.partition(":")[2] or "corrected"
+        preset = policy.partition(":")[2] or "default"
         assert parsed.matching_name == kind.matchings.get(preset, "age")
         for key, value in kind.presets[preset].items():
             assert getattr(parsed.scheduler, key) == value
@@ -490,7 +494,7 @@ class Loyal(Parameters):
         Trust lost with an update.
     """
 
-    presets: ClassVar[Presets] = {"corrected": {}, "hasty": {"patience": 50.0}}
+    presets: ClassVar[Presets] = {"hasty": {"patience": 50.0}}
     matchings: ClassVar[Matchings] = {"hasty": "rotate"}
 
     patience: float = Field(2.0, gt=0)

@@ -305,7 +305,7 @@ def test_seeds_must_be_whole_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "message"),
+    ("policy", "message"),
     [
         ("glr-cubc", "unknown scheduler 'glr-cubc'; did you mean 'glr-cucb'"),
         ("nonsense", "unknown scheduler 'nonsense'; known: bayes, cucb, "),
@@ -313,21 +313,28 @@ def test_seeds_must_be_whole_numbers() -> None:
         ("cucb+agee", r"unknown token '\+agee' in policy 'cucb\+agee'; did you mean 'age'"),
     ],
 )
-def test_unknown_names(scheduler: str, message: str) -> None:
+def test_unknown_names(policy: str, message: str) -> None:
     with refused(UnknownNameError, message):
-        Coordinator(scheduler, 2, 4)
+        Coordinator(policy, 2, 4)
 
 
-@pytest.mark.parametrize("scheduler", ["", " ", None, 3, ["cucb"], b"cucb"])
-def test_a_scheduler_must_be_text(scheduler: Any) -> None:
+@pytest.mark.parametrize("policy", ["", " ", None, 3, ["cucb"], b"cucb"])
+def test_a_policy_must_be_text(policy: Any) -> None:
     with refused(ParameterError, "policy must be text like 'glr-cucb:paper"):
-        Coordinator(scheduler, 2, 4)
+        Coordinator(policy, 2, 4)
 
 
-@pytest.mark.parametrize("scheduler", ["oracle", "oracle:csi", "oracle:fixed+aa"])
-def test_oracles_are_refused(scheduler: str) -> None:
-    with refused(ParameterError, "scheduler must learn from acknowledgements; 'oracle' sees"):
-        Coordinator(scheduler, 2, 4)
+def test_the_policy_may_be_given_by_its_old_keyword() -> None:
+    assert Coordinator(scheduler="cucb+rotate").policy.name == "cucb+rotate"
+    assert Coordinator(policy="cucb+rotate").policy.matching_name == "rotate"
+    with refused(ParameterError, "scheduler is the old name of policy"):
+        Coordinator("cucb", scheduler="random")
+
+
+@pytest.mark.parametrize("policy", ["oracle", "oracle:csi", "oracle:fixed+aa"])
+def test_oracles_are_refused(policy: str) -> None:
+    with refused(ParameterError, "policy must learn from acknowledgements; 'oracle' sees"):
+        Coordinator(policy, 2, 4)
 
 
 def test_paper_settings_ask_for_the_horizon() -> None:

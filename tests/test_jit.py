@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import freshband
 from freshband import _jit
-from freshband._jit import compiled_sources, entry_point, lend, verb
+from freshband._jit import _compiled_sources, entry_point, lend, verb
 from freshband.detectors.glr import Glr
 from freshband.matching.base import registry as matchings
 from freshband.policy import parse_policy
@@ -134,7 +134,7 @@ def decorators(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 def test_every_kernel_verb_and_entry_point_is_in_the_fingerprint() -> None:
     """Code compiled from any other file would be loaded stale after an edit."""
-    known = set(compiled_sources())
+    known = set(_compiled_sources())
     marks = {"kernel", "cold", "verb", "entry_point"}
     found = 0
     for path in package_files():
@@ -151,13 +151,13 @@ def verbs() -> Iterator[dict[type, Callable[..., Any]]]:
     assert matchings.names()
     for module in [name for name in sys.modules if name.startswith("freshband.")]:
         for thing in vars(sys.modules[module]).values():
-            if callable(getattr(thing, "register", None)) and hasattr(thing, "__wrapped__"):
+            if callable(getattr(thing, "knows", None)) and hasattr(thing, "__wrapped__"):
                 cells = zip(thing.__code__.co_freevars, thing.__closure__ or (), strict=True)
                 yield dict(cells)["table"].cell_contents
 
 
 def test_every_registered_version_is_in_the_fingerprint() -> None:
-    known = {str(path) for path in compiled_sources()}
+    known = {str(path) for path in _compiled_sources()}
     versions = {
         version
         for table in verbs()
@@ -175,7 +175,7 @@ def test_the_fingerprint_changes_with_any_source(
     files = [tmp_path / "a.py", tmp_path / "b.py"]
     for path in files:
         path.write_text("x = 1\n")
-    monkeypatch.setattr(_jit, "compiled_sources", lambda: files)
+    monkeypatch.setattr(_jit, "_compiled_sources", lambda: files)
     fingerprint = _jit._fingerprint.__wrapped__
     seen = {fingerprint()}
     for path in files:
@@ -185,7 +185,7 @@ def test_the_fingerprint_changes_with_any_source(
 
 
 def test_compiled_sources_exist_and_leave_out_what_is_never_compiled() -> None:
-    names = {path.relative_to(PACKAGE).as_posix() for path in compiled_sources()}
+    names = {path.relative_to(PACKAGE).as_posix() for path in _compiled_sources()}
     assert all((PACKAGE / name).is_file() for name in names)
     assert {"ranking.py", "rounds.py", "coordinator.py", "simulation/loop.py"} <= names
     assert {"schedulers/glr_cucb.py", "matching/age.py", "detectors/glr.py"} <= names

@@ -242,13 +242,16 @@ class Bare:
     def start(self) -> None: ...
 
 
-class WithoutPresets(Parameters):
-    def start(self) -> None: ...
+class WithoutStart(Parameters):
+    presets: ClassVar[Presets] = {}
 
 
 @pytest.mark.parametrize(
     ("kind", "message"),
-    [(Bare, "derive it from freshband.parameters.Parameters"), (WithoutPresets, "named settings")],
+    [
+        (Bare, "derive it from freshband.parameters.Parameters"),
+        (WithoutStart, "allocates the state"),
+    ],
 )
 def test_a_class_that_lacks_something_is_refused_when_registered(kind: Any, message: str) -> None:
     with pytest.raises(ParameterError, match=message):

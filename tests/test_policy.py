@@ -14,7 +14,7 @@ from freshband.channels import Table
 from freshband.errors import ParameterError, UnknownNameError
 from freshband.matching.base import registry as matchings
 from freshband.parameters import Parameters
-from freshband.policy import Policy, parse_policy
+from freshband.policy import Policy, has_detector, parse_policy
 from freshband.schedulers.aoi_aware import RULES, AoIAwareState
 from freshband.schedulers.base import Matchings, Presets, select
 from freshband.schedulers.base import registry as schedulers
@@ -28,10 +28,12 @@ from tests.simulation.refusing import refused
         *((name, "random" if name == "random" else "age") for name in schedulers.names()),
         ("glr-cucb:paper", "rotate"),
         ("m-exp3:paper", "rotate"),
+        ("glr-cucb:default", "age"),
         ("glr-cucb:corrected", "age"),
         ("oracle:csi", "age"),
         ("oracle:mean", "age"),
         ("oracle:fixed", "age"),
+        ("random:default", "random"),
         ("random:corrected", "random"),
         ("glr-cucb:paper+aa", "rotate"),
         ("random+age", "age"),
@@ -54,9 +56,13 @@ def test_every_paper_preset_rotates() -> None:
 
 
 @pytest.mark.parametrize("name", schedulers.names())
-def test_no_preset_is_the_corrected_one(name: str) -> None:
-    assert schedulers[name].presets["corrected"] == {}
-    assert parse_policy(name).scheduler == parse_policy(f"{name}:corrected").scheduler
+def test_no_preset_is_the_default_one_also_by_its_old_name(name: str) -> None:
+    assert schedulers[name].presets["default"] == {}
+    for preset in ("default", "corrected"):
+        written = parse_policy(f"{name}:{preset}")
+        assert written.scheduler == parse_policy(name).scheduler
+        assert written.matching_name == parse_policy(name).matching_name
+        assert written.name == f"{name}:{preset}"
 
 
 def test_presets_are_what_they_say() -> None:
@@ -124,7 +130,7 @@ def test_a_policy_must_be_text(text: Any) -> None:
         ("+aa", "unknown scheduler ''"),
         ("GLR-CUCB", "unknown scheduler 'GLR-CUCB'"),
         ("glr-cucb:papre", r"glr-cucb has no preset 'papre'; did you mean 'paper'\?"),
-        ("random:paper", r"random has no preset 'paper'; known: corrected"),
+        ("random:paper", r"random has no preset 'paper'; known: default"),
         ("glr-cucb:paper:csi", "glr-cucb has no preset 'paper:csi'"),
         ("cucb+rotat", r"unknown token '\+rotat' in policy 'cucb\+rotat'; did you mean 'rotate'\?"),
         ("cucb+aa_sum", r"unknown token '\+aa_sum'.*did you mean 'aa-sum'\?"),
@@ -177,6 +183,30 @@ def test_a_policy_cannot_be_changed() -> None:
         policy.name = "other"  # type: ignore[misc]
 
 
+class Older(Parameters):
+    """Declares its presets as the first version asked for."""
+
+    presets: ClassVar[Presets] = {"corrected": {}, "hasty": {"patience": 3}}
+    matchings: ClassVar[Matchings] = {"corrected": "rotate"}
+
+    patience: int = 1
+
+    def start(self, n_clients: int, n_channels: int, rng: Any, horizon: Any) -> Any: ...
+
+
+def test_a_class_may_still_call_the_default_preset_corrected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(schedulers, "_things", dict(schedulers._things))
+    schedulers.register("older")(Older)
+    for text in ("older", "older:default", "older:corrected"):
+        policy = parse_policy(text)
+        assert (policy.name, policy.matching_name) == (text, "rotate")
+        assert policy.scheduler == Older()
+    assert parse_policy("older:hasty").scheduler == Older(patience=3)
+    assert list(Older.presets) == ["default", "hasty"]
+
+
 class MeanlessState(NamedTuple):
     """Of a scheduler that takes the first channels and tells nothing of them."""
 
@@ -225,3 +255,10 @@ def test_an_aware_oracle_needs_channels_with_means(policy: str) -> None:
     with refused(ParameterError, f"policy '{re.escape(policy)}' needs channel means, which these"):
         simulate(recorded, policy, rounds=20, runs=1, progress=False)
     simulate(recorded, policy.partition("+")[0], rounds=20, runs=1, progress=False)
+
+
+def test_who_looks_for_changes() -> None:
+    assert has_detector("glr-cucb+aa@eager", None, 0)
+    assert not has_detector("bayes", None, 0)
+    assert not has_detector("of-my-own", None, 0)
+    assert has_detector("of-my-own", None, 3)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freshband._jit import entry_point
-from freshband.ranking import sort_by, take_best, tie_break
+from freshband.ranking import _tie_break, sort_by, take_best
 from tests.channels.margins import assert_share
 from tests.reference.ordering import best_first
 
@@ -77,7 +77,7 @@ def test_sorting_nothing_or_one_thing() -> None:
 def test_ties_fall_fairly() -> None:
     """Of any two items either comes first half the time; of five, each a fifth of the time."""
     rounds = 20_000
-    lots = np.array([[tie_break(t, item) for item in range(8)] for t in range(1, rounds + 1)])
+    lots = np.array([[_tie_break(t, item) for item in range(8)] for t in range(1, rounds + 1)])
     for a in range(8):
         for b in range(a):
             assert_share(int((lots[:, a] < lots[:, b]).sum()), rounds, 0.5)
@@ -87,7 +87,7 @@ def test_ties_fall_fairly() -> None:
 
 
 def test_ties_do_not_fall_the_same_way_round_after_round() -> None:
-    lots = np.array([[tie_break(t, item) for item in (3, 4)] for t in range(1, 20_001)])
+    lots = np.array([[_tie_break(t, item) for item in (3, 4)] for t in range(1, 20_001)])
     first = lots[:, 0] < lots[:, 1]
     for lag in (1, 2, 3, 5, 7):
         assert_share(int((first[lag:] == first[:-lag]).sum()), len(first) - lag, 0.5)
@@ -95,12 +95,12 @@ def test_ties_do_not_fall_the_same_way_round_after_round() -> None:
 
 def test_lots_are_distinct_and_never_leave_64_bits() -> None:
     for t in (1, 12_345, 10**9):
-        lots = [tie_break(t, item) for item in range(5000)]
+        lots = [_tie_break(t, item) for item in range(5000)]
         assert len(set(lots)) == 5000
         assert min(lots) >= 0
         assert max(lots) < 2**31
         with np.errstate(all="raise"):  # numpy's integers would wrap round and warn
-            wide = [int(tie_break(np.int64(t), np.int64(item))) for item in range(5000)]
+            wide = [int(_tie_break(np.int64(t), np.int64(item))) for item in range(5000)]
         assert wide == lots
 
 

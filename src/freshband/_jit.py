@@ -1,13 +1,9 @@
 """Where numba meets the package: verbs, kernels and compiled entry points.
 
-A *verb* is a generic function that dispatches on the type of its first argument, a
-``NamedTuple`` of arrays. Compiled code resolves it statically (`numba.extending.overload`), plain
-Python by a dictionary, so the same source runs both ways and states that hold states just call the
-verb again. A *kernel* is a plain helper that verbs call. An *entry point* is what Python calls:
-compiled once per combination of state types and cached on disk.
-
-Why not functions passed as arguments or closures: those never hit numba's disk cache, which costs
-seconds per policy in every process.
+A *verb* is a generic function that dispatches on the type of its first argument, a ``NamedTuple``
+of arrays: statically in compiled code, by a dictionary in plain Python. A *kernel* is a helper that
+verbs call. An *entry point* is what Python calls: compiled once per combination of state types and
+cached on disk, which functions passed as arguments or closures would not be.
 """
 
 from __future__ import annotations
@@ -34,7 +30,6 @@ from freshband.errors import RuleError
 __all__ = [
     "Verb",
     "cold",
-    "compiled_sources",
     "entry_point",
     "explained",
     "is_ours",
@@ -47,6 +42,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # Division by zero gives inf or nan as in numpy arrays: kernels trust their input, never raise.
 _OURS = __name__.partition(".")[0] + "."
+_CALLERS = ("coordinator.py", "loop.py", "rounds.py")  # call verbs: no mistake is found there
 _STALE = 3600.0  # seconds after which what older sources left in the cache is removed
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 
@@ -64,9 +60,7 @@ def cold(function: F) -> F:
 class Verb(Protocol):
     """A generic function that state types register their versions of."""
 
-    def __call__(self, state: Any, /, *args: Any) -> Any:
-        """Do it, the way the state's type does."""
-        ...
+    def __call__(self, state: Any, /, *args: Any) -> Any: ...
 
     def register(self, *state_types: type) -> Callable[[F], F]:
         """Return a decorator that enters a version for these state types."""
@@ -78,10 +72,9 @@ class Verb(Protocol):
 
 
 def verb(default: Callable[..., Any]) -> Verb:
-    """Make a generic function that dispatches on the type of its first argument.
+    """Make a generic function; the decorated one is the version for types that register none.
 
-    The decorated function is the version for types that register none. Types register theirs
-    with ``@name.register(StateType)``; signatures must agree to the letter.
+    Types register theirs with ``@name.register(StateType)``; names of parameters must be the same.
     """
     table: dict[type, Callable[..., Any]] = {}
     signature = inspect.signature(default)
@@ -115,10 +108,7 @@ _owners: dict[str, type] = {}
 
 
 def _claim_name(state_type: type) -> None:
-    """Refuse two state types of one name: numba would run the first one's code for both.
-
-    Its dispatcher tells named tuples apart by the bare class name and the fields' types only.
-    """
+    """Refuse two state types of one name, by which alone numba's dispatcher tells them apart."""
     owner = _owners.setdefault(state_type.__name__, state_type)
     if owner is not state_type:
         raise TypeError(
@@ -135,8 +125,7 @@ def entry_point(function: F) -> F:
         dispatcher._cache = _open_cache(function)
         unchecked = dispatcher.compile
 
-        def compile_checked(signature: Any) -> Any:
-            """Compile; where a state of the user's own takes part, with array bounds checked."""
+        def compile_checked(signature: Any) -> Any:  # checks bounds where a user's state takes part
             types_used = sigutils.normalize_signature(signature)[0]
             with global_compiler_lock, _bounds_checked(not _all_ours(types_used)):
                 return unchecked(signature)
@@ -147,7 +136,7 @@ def entry_point(function: F) -> F:
 
 @contextlib.contextmanager
 def _bounds_checked(wanted: bool) -> Iterator[None]:
-    """Let everything compiled meanwhile raise IndexError instead of reaching outside arrays."""
+    """Compile such that an index outside an array raises IndexError."""
     before = config.BOUNDSCHECK
     try:
         if wanted:
@@ -159,7 +148,7 @@ def _bounds_checked(wanted: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def explained(policy: str) -> Iterator[None]:
-    """Turn what the compiler or a bounds check says of a policy into one line."""
+    """Turn an error of the compiler or of a bounds check into one line that names the policy."""
     try:
         yield
     except errors.NumbaError as error:
@@ -172,11 +161,7 @@ def explained(policy: str) -> Iterator[None]:
 
 
 def _gist(message: str) -> str:
-    """Return in one line what the compiler complains of first, and where.
-
-    Its message goes from the outside in, over a hundred lines with all types spelled out. What
-    follows the last "(step: ...)" is the complaint itself.
-    """
+    """Return in one line what the compiler complains of, which follows the last "(step: ...)"."""
     plain = re.sub(r"\x1b\[\d*m", "", message)
     complaint = plain.rpartition("(step: ")[2].partition("\n")[2] or plain
     what = next(filter(None, map(str.strip, complaint.splitlines())), "no reason given")
@@ -185,20 +170,13 @@ def _gist(message: str) -> str:
         what = f"no way to compute {call[1]}" if call else what
     what = re.sub(r"of type (\w+State)\(.*", r"of \1", what.replace("unaligned ", ""))
     places = re.findall(r'File "(.+)", line (\d+)', complaint)
-    where = [f" ({Path(file).name}, line {line})" for file, line in places if not _is_loop(file)]
+    named = [(Path(file).name, line) for file, line in places]
+    where = [f" ({file}, line {line})" for file, line in named if file not in _CALLERS]
     return (what if len(what) <= 200 else what[:197] + "...") + "".join(where[:1])
 
 
-def _is_loop(file: str) -> bool:
-    """Whether a file the compiler names is one that calls verbs: no place to look for a mistake."""
-    return Path(file).name in ("coordinator.py", "loop.py", "rounds.py")
-
-
-def compiled_sources() -> list[Path]:
-    """Return the files that compiled code comes from.
-
-    Command line, reports and channel models hold none: editing them keeps the cache.
-    """
+def _compiled_sources() -> list[Path]:
+    """Return the files that compiled code comes from; editing others keeps the cache."""
     root = Path(__file__).parent
     folders = [root, root / "schedulers", root / "matching", root / "detectors"]
     return sorted(
@@ -213,7 +191,7 @@ def compiled_sources() -> list[Path]:
 def _fingerprint() -> str:
     """Hash the compiled sources: numba's own stamp sees only the entry point's file."""
     digest = hashlib.sha256()
-    for path in compiled_sources():
+    for path in _compiled_sources():
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -222,8 +200,7 @@ def _fingerprint() -> str:
 def _keyed(locator: type[Any]) -> type[Any]:
     """Return a numba cache locator whose folder is keyed by the package's sources.
 
-    A stamp in the index would not do: numba unpickles the index before it looks at the stamp, and
-    fails when a class in it is gone.
+    A stamp in the index would not do: numba unpickles the index, classes included, before it looks.
     """
 
     class Keyed(locator):  # type: ignore[misc]
@@ -253,7 +230,7 @@ def _open_cache(function: Callable[..., Any]) -> Any:
 @functools.cache
 def _warn_once() -> None:
     warnings.warn(
-        "no folder for compiled code can be written, so every process compiles anew, in some "
+        "no folder for compiled code can be written, so every process compiles again, in some "
         "seconds per policy; set NUMBA_CACHE_DIR to a folder that can",
         RuntimeWarning,
         stacklevel=2,
@@ -267,11 +244,7 @@ class _PackageCacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _PackageCache(caching.FunctionCache):  # type: ignore[misc]
-    """The disk cache, for the package's own states only.
-
-    The sources of states defined elsewhere are not in the stamp, so code compiled for them is never
-    stored: editing a scheduler of one's own always takes effect.
-    """
+    """The disk cache, for the package's own states only: editing a user's file takes effect."""
 
     _impl_class = _PackageCacheImpl
 
@@ -296,9 +269,8 @@ def _all_ours(types_used: Any) -> bool:
 def _apart(kind: Any) -> Any:
     """Return the same type with its arrays marked as unaligned: equal in all but its name.
 
-    Kernels are compiled once per combination of argument types. With types of their own, kernels
-    that a foreign state calls are compiled for it alone, with bounds checked; without, they would
-    share the unchecked code of the package's states, or these the checked one.
+    So kernels that a foreign state calls are compiled for it alone, with bounds checked, and do not
+    share code with the package's states.
     """
     if isinstance(kind, types.BaseNamedTuple):
         return types.BaseTuple.from_types(
@@ -314,8 +286,7 @@ def _apart(kind: Any) -> Any:
 def is_ours(state: Any) -> bool:
     """Whether a state is made of the package's types alone: known when a kernel is compiled.
 
-    What such states do is held by tests, so compiled rounds need not check it again. Plain Python,
-    in which those tests also run, checks everything.
+    Tests hold what such states do, so compiled rounds need not check it; plain Python checks all.
     """
     return False
 
@@ -350,8 +321,8 @@ def _lend(typing_context: Any, value: Any) -> Any:
 def lend(value: Any) -> Any:
     """Return ``value`` with its arrays stripped of reference counts.
 
-    Called once at an entry point, whose caller keeps the arrays alive: without it every array in
-    every state is counted up and down in every round, which costs more than the round itself.
+    Called once at an entry point, whose caller keeps the arrays alive: counting every array up and
+    down in every round would cost more than the round itself.
     """
     return value
 

@@ -1,4 +1,4 @@
-"""Public names that are imported on first use, so that a package costs nothing until then."""
+"""Public names that are imported on first use, so that importing a package is instant."""
 
 from __future__ import annotations
 
@@ -10,21 +10,7 @@ __all__ = ["import_on_use"]
 
 
 def import_on_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package whose names live in modules below it.
-
-    Parameters
-    ----------
-    package : str
-        Its ``__name__``.
-    homes : mapping of str to str
-        The module of each public name, relative to the package.
-
-    Examples
-    --------
-    >>> find = import_on_use("freshband", {"Coordinator": "coordinator"})
-    >>> find("Coordinator").__module__
-    'freshband.coordinator'
-    """
+    """Return the ``__getattr__`` of a package; ``homes`` names the module of each public name."""
 
     def find(name: str) -> Any:
         if name in homes:

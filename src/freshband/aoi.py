@@ -25,19 +25,14 @@ __all__ = [
 
 
 def ages_of(delivered: ArrayLike, clock: Literal["post", "pre"] = "post") -> NDArray[np.int64]:
-    """Return ages from deliveries.
+    """Return the ages of rounds 1, 2, … from deliveries.
 
     Parameters
     ----------
     delivered : array of bool, shape (rounds, n_clients)
-        Whether the update of each client got through; anything but 1 counts as not.
+        Whether the update of each client got through; anything but 1 means that it did not.
     clock : {"post", "pre"}, default "post"
         Equation (8), or equation (4).
-
-    Returns
-    -------
-    int64 array, shape (rounds, n_clients)
-        The ages of rounds 1, 2, …
 
     Examples
     --------
@@ -74,10 +69,6 @@ def age_variance(
         `V/M`, the reading that explains the paper's Fig. 4; `V` of equation (37); or `V/(M-1)`
         (erratum E18).
 
-    Returns
-    -------
-    float64 array, shape (...)
-
     Examples
     --------
     >>> float(age_variance([1, 1, 4])), float(age_variance([1, 1, 4], form="sum"))
@@ -98,12 +89,7 @@ def age_variance(
 def jain_index(shares: ArrayLike) -> NDArray[np.float64]:
     """Return Jain's fairness index `(sum x)^2 / (M sum x^2)`: 1 is equal, 1/M is one client only.
 
-    Nothing shared at all counts as equal.
-
-    Examples
-    --------
-    >>> float(jain_index([1, 1, 1, 1])), float(jain_index([1, 0, 0, 0]))
-    (1.0, 0.25)
+    If all shares are 0 it is 1.
     """
     x = _numbers("shares", shares)
     if x.ndim == 0 or x.shape[-1] == 0 or not (x >= 0).all():
@@ -116,12 +102,7 @@ def jain_index(shares: ArrayLike) -> NDArray[np.float64]:
 def growth_exponent(rounds: ArrayLike, regret: ArrayLike) -> float:
     """Return b of the least-squares fit `regret ~ rounds^b` in logarithms.
 
-    1 is linear growth, 0.5 is a root. Only positive regrets enter; with fewer than two it is NaN.
-
-    Examples
-    --------
-    >>> round(growth_exponent([100, 200, 400], [10, 14.142, 20]), 3)
-    0.5
+    Only positive regrets enter; with fewer than two of them it is NaN.
     """
     t, r = _numbers("rounds", rounds), _numbers("regret", regret)
     if t.ndim != 1 or t.shape != r.shape:
@@ -137,40 +118,18 @@ def growth_exponent(rounds: ArrayLike, regret: ArrayLike) -> float:
 
 
 class Detections(NamedTuple):
-    """How alarms compare with what really changed.
+    """How alarms compare with what really changed."""
 
-    Attributes
-    ----------
-    detected : int
-        True changes followed by an alarm before the next change.
-    missed : int
-        True changes that were not.
-    false : int
-        Alarms beyond the first after each change, and those before any.
-    delay : float
-        Mean rounds from a change to its alarm, NaN without any.
-    """
-
-    detected: int
-    missed: int
-    false: int
-    delay: float
+    detected: int  # true changes followed by an alarm before the next change
+    missed: int  # true changes that were not
+    false: int  # alarms beyond the first after each change, and those before any
+    delay: float  # mean number of rounds from a change to its alarm, NaN without any
 
 
 def match_alarms(alarms: ArrayLike, changes: ArrayLike) -> Detections:
     """Attribute alarms to changes: each change owns the first alarm before the next change.
 
-    Parameters
-    ----------
-    alarms : array of int
-        Rounds with an alarm, increasing.
-    changes : array of int
-        First rounds of new regimes, increasing.
-
-    Examples
-    --------
-    >>> match_alarms([40, 130, 150, 320], [100, 200, 300])
-    Detections(detected=2, missed=1, false=2, delay=25.0)
+    Both are increasing rounds; a change is the first round of a new regime.
     """
     raised, true = _rounds("alarms", alarms), _rounds("changes", changes)
     owner = np.searchsorted(true, raised, side="right") - 1  # -1: before any change

@@ -1,36 +1,31 @@
-"""The coordinator: the server side of the round as one object.
-
-Each round `Coordinator.plan` gives every client a channel and `Coordinator.observe` learns from the
-acknowledgements. It needs no channel statistics, survives restarts, and drives a simulation, a
-training run or a base station alike.
-"""
+"""The coordinator: the server side of the round as one object."""
 
 from __future__ import annotations
 
 import json
 import os
 import threading
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from freshband._jit import entry_point, explained, lend
-from freshband.errors import (
-    FileError,
-    FreshbandError,
-    ParameterError,
-    SequenceError,
-    reason,
-    shown,
-)
+from freshband.errors import FileError, FreshbandError, ParameterError, SequenceError, reason
 from freshband.files import check_appendable, write_whole
 from freshband.matching.base import priorities_of
 from freshband.packed import pack, unpack
 from freshband.parameters import file_path, whole_number
 from freshband.policy import Policy, parse_policy
-from freshband.rounds import broken_rule, observe_round, open_desk, plan_round
+from freshband.rounds import (
+    broken_rule,
+    observe_round,
+    open_desk,
+    plan_round,
+    read_contributions,
+    read_outcome,
+)
 from freshband.schedulers.base import means
 from freshband.schedulers.oracle import Oracle
 from freshband.seeding import Role, check_seed, generator
@@ -49,11 +44,14 @@ def _plan(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> bool:
 
 @entry_point
 def _observe(scheduler: Any, desk: Any, t: int) -> int:
+    for j in range(len(desk.assignment)):
+        if desk.assignment[j] < 0:  # whatever was reported of a client that sent nothing
+            desk.outcome[j] = -1
     return observe_round(lend(scheduler), lend(desk), t)
 
 
 class _Problem(NamedTuple):
-    """What a coordinator is for; fixed from the start."""
+    """What does not change during a run."""
 
     n_clients: int
     n_channels: int
@@ -66,11 +64,13 @@ class _Problem(NamedTuple):
 class Coordinator:
     """Plans each round and learns from acknowledgements.
 
+    `plan` gives clients their channels and `observe` learns from what was acknowledged. It needs no
+    channel statistics, survives restarts, and may be called from several threads.
+
     Parameters
     ----------
-    scheduler : str
-        The policy, ``scheduler[:preset][+token...]``, such as ``"glr-cucb"`` or
-        ``"glr-cucb:paper+aa"``.
+    policy : str or Policy
+        ``scheduler[:preset][+token...]``, such as ``"glr-cucb"`` or ``"glr-cucb:paper+aa"``.
     n_clients : int >= 1
         M.
     n_channels : int >= n_clients
@@ -78,22 +78,15 @@ class Coordinator:
     seed : int >= 0, default 0
         Makes every choice reproducible.
     run : int >= 0, default 0
-        Which of the independent runs with this seed.
+        Which of the independent runs with this seed it is.
     options : mapping, optional
-        Hyper-parameters of the scheduler, such as ``{"delta": 0.01}``.
+        Hyper-parameters of the policy, such as ``{"delta": 0.01}``.
     horizon : int >= 1, optional
-        Number of rounds T, which only the literal ``:paper`` settings need.
+        The number of rounds T, which only the literal ``:paper`` settings need.
     log : path, optional
-        Append one JSON line a round: round, assignment, outcome, alarm.
-
-    Notes
-    -----
-    Calls from several threads are safe: each method and property takes the coordinator's one lock,
-    so it sees and saves whole rounds only. A round is still one plan followed by one observation,
-    whichever threads call them; a second `plan` before that is a `SequenceError`.
-
-    The attributes ``n_clients``, ``n_channels``, ``seed``, ``run``, ``horizon`` and ``policy`` are
-    read-only.
+        A file to which one JSON line per round is appended: round, assignment, outcome, alarm.
+    scheduler : str or Policy, optional
+        The old name of ``policy``.
 
     Examples
     --------
@@ -106,7 +99,7 @@ class Coordinator:
 
     def __init__(
         self,
-        scheduler: str | Policy = "glr-cucb",
+        policy: str | Policy = "glr-cucb",
         n_clients: int = 2,
         n_channels: int = 5,
         seed: int = 0,
@@ -115,13 +108,16 @@ class Coordinator:
         options: Mapping[str, Any] | None = None,
         horizon: int | None = None,
         log: str | os.PathLike[str] | None = None,
+        scheduler: str | Policy | None = None,
     ) -> None:
+        if scheduler is not None and policy != "glr-cucb":
+            raise ParameterError("scheduler is the old name of policy: give one of the two")
         self._problem = _Problem(
             n_clients=whole_number("n_clients", n_clients, at_least=1),
             n_channels=whole_number("n_channels", n_channels, at_least=1),
             seed=check_seed(seed),
             horizon=None if horizon is None else whole_number("horizon", horizon, at_least=1),
-            policy=parse_policy(scheduler, options),
+            policy=parse_policy(policy if scheduler is None else scheduler, options),
             run=whole_number("run", run, at_least=0),
         )
         if self.n_channels < self.n_clients:
@@ -130,7 +126,7 @@ class Coordinator:
             )
         if isinstance(self.policy.scheduler, Oracle):
             raise ParameterError(
-                "scheduler must learn from acknowledgements; 'oracle' sees the channels, "
+                "policy must learn from acknowledgements; 'oracle' sees the channels, "
                 "which only a simulation can show"
             )
         self._lock = threading.RLock()
@@ -138,7 +134,8 @@ class Coordinator:
         self._scheduler, self._matching = self.policy.start(
             self.n_clients, self.n_channels, self._rng, self.horizon
         )
-        self._desk = open_desk(self.n_clients, self.n_channels)
+        links = self.policy.scheduler.client_scores
+        self._desk = open_desk(self.n_clients, self.n_channels, links)
         self._round = 0  # rounds observed
         self._reserved = 0
         self._planned = False
@@ -166,12 +163,12 @@ class Coordinator:
 
     @property
     def seed(self) -> int:
-        """The seed all choices derive from."""
+        """The seed of all choices."""
         return self._problem.seed
 
     @property
     def run(self) -> int:
-        """Which of the independent runs with this seed."""
+        """Which of the independent runs with this seed it is."""
         return self._problem.run
 
     @property
@@ -186,7 +183,7 @@ class Coordinator:
 
     @property
     def round(self) -> int:
-        """Rounds observed so far."""
+        """The number of rounds observed so far."""
         with self._lock:
             return self._round
 
@@ -219,6 +216,8 @@ class Coordinator:
 
     def plan(self, contributions: ArrayLike | None = None) -> NDArray[np.int64]:
         """Return the channel of each client for the coming round, shape (n_clients,).
+
+        -1 stands for no channel, which only a matching of your own gives.
 
         Parameters
         ----------
@@ -263,16 +262,7 @@ class Coordinator:
             raise ParameterError(
                 f"contributions are for '+priority' only; {self.policy.name!r} does not use them"
             )
-        try:
-            worth = np.asarray(contributions, dtype=np.float64)
-        except (TypeError, ValueError):
-            worth = np.zeros(0)
-        if worth.shape != (self.n_clients,) or not np.isfinite(worth).all() or (worth < 0).any():
-            raise ParameterError(
-                f"contributions must be {self.n_clients} finite numbers >= 0, one per client, "
-                f"got {shown(contributions)}"
-            )
-        return worth
+        return read_contributions(contributions, self.n_clients)
 
     def observe(self, delivered: ArrayLike | Sequence[bool | None]) -> int | None:
         """Learn which updates got through.
@@ -281,7 +271,8 @@ class Coordinator:
         ----------
         delivered : sequence of bool or None, shape (n_clients,)
             True (or 1) delivered, False (or 0) lost, None (or -1) unknown, as when the
-            acknowledgement itself was lost: the client's age goes on, the learner ignores it.
+            acknowledgement itself was lost: the client's age goes on, the learner ignores it. What
+            is said of a client without a channel is ignored.
 
         Returns
         -------
@@ -292,8 +283,6 @@ class Coordinator:
         ------
         SequenceError
             If no plan is pending.
-        ParameterError
-            If ``delivered`` does not have one outcome per client.
         FileError
             If the log cannot be written; unless its disk filled up in this very moment, nothing
             is learnt.
@@ -301,25 +290,22 @@ class Coordinator:
         with self._lock:
             if not self._planned:
                 raise SequenceError(f"nothing to observe: call plan() for round {self._round + 1}")
-            outcome = _read_outcome(delivered, self.n_clients)
+            outcome = read_outcome(delivered, self.n_clients)
             if self._log is None:
                 return self._learn(outcome)
             try:
                 with self._log.open("a", encoding="utf-8") as log:  # or nothing is learnt
                     alarm = self._learn(outcome)
-                    log.write(json.dumps(self._entry(alarm)) + "\n")
+                    entry = {
+                        "round": self._round,
+                        "assignment": self._desk.assignment.tolist(),
+                        "outcome": [None if x < 0 else x for x in self._desk.outcome.tolist()],
+                        "alarm": alarm,
+                    }
+                    log.write(json.dumps(entry) + "\n")
             except OSError as error:
                 raise FileError(f"cannot write {self._log}: {reason(error)}") from None
             return alarm
-
-    def _entry(self, alarm: int | None) -> dict[str, Any]:
-        """Return the line of the log about the round just observed."""
-        return {
-            "round": self._round,
-            "assignment": self._desk.assignment.tolist(),
-            "outcome": [None if x < 0 else x for x in self._desk.outcome.tolist()],
-            "alarm": alarm,
-        }
 
     def _learn(self, outcome: NDArray[np.int8]) -> int | None:
         t = self._round + 1
@@ -332,15 +318,9 @@ class Coordinator:
         return None if alarm < 0 else alarm
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything needed to continue to one file, in one step.
+        """Write everything needed to continue to one file, in one step or not at all.
 
-        The file is NPZ: the arrays, a JSON header and a checksum; nothing is pickled. It may be
-        saved in the middle of a round.
-
-        Raises
-        ------
-        FileError
-            If the file cannot be written; what was there before stays.
+        It may be called in the middle of a round. Raises `FileError` if it cannot be written.
         """
         write_whole(path, self.to_bytes())
 
@@ -354,13 +334,9 @@ class Coordinator:
         """Return a header and copies of all arrays, of one moment."""
         states = {"desk": self._desk, "scheduler": self._scheduler, "matching": self._matching}
         header = {
+            **self._problem._asdict(),
             "policy": self.policy.name,
             "options": self.policy.options,
-            "n_clients": self.n_clients,
-            "n_channels": self.n_channels,
-            "seed": self.seed,
-            "run": self.run,
-            "horizon": self.horizon,
             "round": self._round,
             "reserved": self._reserved,
             "planned": self._planned,
@@ -379,10 +355,7 @@ class Coordinator:
     ) -> Coordinator:
         """Return the coordinator saved at ``path``; it continues identically.
 
-        Raises
-        ------
-        FileError
-            If the file is missing, damaged, not a coordinator's, or of another problem.
+        Raises `FileError` if the file is missing, damaged, or not a coordinator's.
         """
         source = file_path("path", path)
         try:
@@ -424,21 +397,3 @@ class Coordinator:
         self._reserved = int(header["reserved"])
         self._scheduler = reserve(self._scheduler, max(0, self._reserved - self._round))
         self._rng.bit_generator.state = header["rng"]
-
-
-def _read_outcome(delivered: Any, n_clients: int) -> NDArray[np.int8]:
-    values = delivered.tolist() if isinstance(delivered, np.ndarray) else delivered
-    codes = {True: 1, False: 0, None: -1, -1: -1}
-    try:
-        if isinstance(values, str | bytes | Mapping | Set):  # these have no order by client
-            raise TypeError
-        outcome = [codes[value] for value in values]
-    except (KeyError, TypeError):
-        raise ParameterError(
-            f"delivered must hold True, False or None (unknown) per client, got {shown(delivered)}"
-        ) from None
-    if len(outcome) != n_clients:
-        raise ParameterError(
-            f"delivered must have one entry per client, {n_clients}, got {len(outcome)}"
-        )
-    return np.array(outcome, np.int8)

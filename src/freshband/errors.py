@@ -1,8 +1,7 @@
 """What freshband raises.
 
-Every error a user can cause derives from `FreshbandError`, has a one-line message that names the
-parameter, what is allowed and what was given, and leaves everything as it was. The command line
-turns each into exit code 2 without a traceback.
+Every error that a user can cause derives from `FreshbandError`, has a one-line message that names
+the parameter, what is allowed and what was given, and leaves everything as it was.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class ParameterError(FreshbandError, ValueError):
 
 
 class UnknownNameError(ParameterError):
-    """A scheduler, channel model, matching, preset or parameter name nobody registered."""
+    """A scheduler, channel model, matching, preset or parameter name that is not registered."""
 
 
 class SequenceError(FreshbandError, RuntimeError):
@@ -48,28 +47,14 @@ class FileError(FreshbandError, OSError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint naming the known name closest to ``name``, or listing all of them.
-
-    Examples
-    --------
-    >>> nearest("glr-cubc", ["random", "glr-cucb"])
-    "did you mean 'glr-cucb'?"
-    >>> nearest("xyz", ["b", "a", "b"])
-    'known: a, b'
-    """
+    """Return a hint that names the known name closest to ``name``, or lists all of them."""
     names = sorted(set(known))
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(names)
 
 
 def shown(value: object, width: int = 80) -> str:
-    """Return how a value looks in a message: one line, and not a long one.
-
-    Examples
-    --------
-    >>> shown("ten"), shown(list(range(100)), width=20)
-    ("'ten'", '[0, 1, 2, 3, 4, 5...')
-    """
+    """Return how a value looks in a message: on one line, cut off at ``width``."""
     try:
         text = " ".join(repr(value).split())
     except Exception:  # a message must not fail over what it complains about
@@ -78,11 +63,6 @@ def shown(value: object, width: int = 80) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Return in one line what went wrong; of the system's errors without number and path.
-
-    Examples
-    --------
-    >>> reason(FileNotFoundError(2, "No such file or directory", "air.csv"))
-    'No such file or directory'
-    """
-    return " ".join(str(getattr(error, "strerror", None) or error).split())
+    """Return in one line what went wrong; of the system's errors without number and path."""
+    said = error.strerror if isinstance(error, OSError) else None
+    return " ".join(str(said or error).split())

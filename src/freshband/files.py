@@ -1,8 +1,8 @@
-"""The one place that writes files: each is complete or not there, and stays once it is.
+"""The one place that writes files: each is complete or not there, and durable.
 
-A file is written beside its target under a name of its own, brought to the disk, and put in place
-in one step. So a killed process, a full disk or a power cut leaves the old file or the new one, and
-several threads and processes may write the same file at once: one of them is last.
+A file is written beside its target under a random name, synced to the disk, and put in place in one
+step. So a killed process, a full disk or a power cut leaves the old file or the new one, and
+several threads and processes may write the same file at once: the last one wins.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _nearest_folder(target: Path) -> Path:
 
 
 def check_appendable(path: str | os.PathLike[str]) -> Path:
-    """Return the path if lines can be appended to a file there, which is made; or `FileError`."""
+    """Return the path after opening the file for appending, or raise `FileError`."""
     target = file_path("path", path)
     try:
         with target.open("a", encoding="utf-8"):
@@ -59,24 +59,11 @@ def check_appendable(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Lend an empty scratch file that becomes ``path`` in one step, or vanishes if writing fails.
+    """Lend an empty scratch file that replaces ``path`` in one step, or vanishes on failure.
 
-    Folders on the way are made. The scratch file has the same ending, which may name a format. A
-    file that is replaced keeps its mode, and a symbolic link keeps pointing where it did.
-
-    Raises
-    ------
-    FileError
-        If the file cannot be written; what was there before stays.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> with replacing(folder / "new" / "notes.txt") as scratch:
-    ...     _ = scratch.write_text("whole")
-    >>> (folder / "new" / "notes.txt").read_text()
-    'whole'
+    Missing folders are made. The scratch file has the same ending, which may name a format. A file
+    that is replaced keeps its mode, and a symbolic link keeps pointing where it did. Raises
+    `FileError` if the file cannot be written; what was there before stays.
     """
     target = file_path("path", path)
     _nearest_folder(target)
@@ -101,13 +88,13 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file completely or not at all, and see it on the disk; raises `FileError`."""
+    """Write a file completely or not at all, synced to the disk; raises `FileError`."""
     with replacing(path) as scratch:
         scratch.write_bytes(data)
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and see that files can be written into it, or raise `FileError`."""
+    """Make a folder and check that files can be written into it, or raise `FileError`."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _open_scratch(folder / "trial").unlink()
@@ -116,9 +103,9 @@ def make_folder(folder: Path) -> None:
 
 
 def sweep(folder: Path, *older: str) -> None:
-    """Remove what killed processes left half-written in a folder that nobody else writes to.
+    """Remove half-written files of killed processes from a folder that nobody else writes to.
 
-    ``older`` are patterns of names that the first version gave such files.
+    ``older`` are patterns of the names that the first version gave such files.
     """
     for pattern in (f"{_SCRATCH}*", *older):
         for path in folder.glob(pattern):
@@ -127,7 +114,7 @@ def sweep(folder: Path, *older: str) -> None:
 
 
 def _open_scratch(place: Path) -> Path:
-    """Make a scratch file that nobody else has; a link somebody put there is not followed."""
+    """Make a new scratch file; a link that somebody put there is not followed."""
     most = 255 - len(_SCRATCH) - 17  # file names are limited in bytes
     ending = os.fsdecode(os.fsencode(place.name)[-most:])
     scratch = place.with_name(f"{_SCRATCH}{secrets.token_hex(8)}.{ending}")

@@ -1,4 +1,4 @@
-"""Files that settings name: found from any folder, and found again where folders have moved."""
+"""Files named in settings: found from any folder, and found again after folders have moved."""
 
 from __future__ import annotations
 
@@ -13,15 +13,7 @@ _FILES: Final = ("path", "data_dir")  # options of channels and data sets that n
 
 
 def absolute(value: object) -> object:
-    """Return the path of what is there as text that holds from any folder; all else as it is.
-
-    Examples
-    --------
-    >>> absolute("no/such/file.csv")
-    'no/such/file.csv'
-    >>> Path(absolute(".")) == Path.cwd()
-    True
-    """
+    """Return the absolute path of an existing file or folder; any other value as it is."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str) or not text or not _is_there(Path(text)):
         return text
@@ -29,20 +21,15 @@ def absolute(value: object) -> object:
 
 
 def with_absolute_files(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options in which files are named such that they are found from any folder."""
+    """Return options in which existing files are named by absolute paths."""
     return {key: absolute(value) if key in _FILES else value for key, value in options.items()}
 
 
 def find_again(options: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return options with files that are gone looked for near a result, and a word on each found.
+    """Return options with missing files looked for near a result, and notes on those found.
 
-    A file that is not where it was is taken from the result's folder or the one above, under the
-    relative path that was saved or its bare name. What is not found is left as it is.
-
-    Examples
-    --------
-    >>> find_again({"path": "no/such/file.csv", "wrap": True}, Path("."))
-    ({'path': 'no/such/file.csv', 'wrap': True}, [])
+    A missing file is taken from the result's folder or the one above, under the relative path that
+    was saved or its bare name. What is not found is left as it is.
     """
     found, notes = dict(options), []
     for key in _FILES:

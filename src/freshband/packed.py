@@ -1,12 +1,4 @@
-"""Arrays in one NPZ file, with a JSON header and a checksum; nothing is pickled.
-
-Examples
---------
->>> data = pack("notes 1", {"round": 3}, {"ages": np.array([1, 2])})
->>> header, arrays = unpack("notes 1", data, "the notes")
->>> header["round"], arrays["ages"].tolist()
-(3, [1, 2])
-"""
+"""Arrays in one NPZ file, with a JSON header and a checksum; nothing is pickled."""
 
 from __future__ import annotations
 
@@ -41,13 +33,7 @@ def pack(form: str, header: Mapping[str, Any], arrays: Arrays) -> bytes:
 
 
 def unpack(form: str, data: bytes, source: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return header and arrays of what `pack` returned.
-
-    Raises
-    ------
-    FileError
-        If it is damaged or of another format; ``source`` names it.
-    """
+    """Return header and arrays of what `pack` returned, or raise `FileError` about ``source``."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}

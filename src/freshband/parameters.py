@@ -1,8 +1,7 @@
 """Declarative validation: every configurable object is a frozen `Parameters` model.
 
-Schedulers, channel models and matchings declare their hyper-parameters as annotated fields; this
-base turns whatever pydantic finds wrong into a one-line `ParameterError` that names the parameter,
-the allowed range and the value given.
+What pydantic finds wrong becomes a one-line `ParameterError` that names the parameter, the allowed
+range and the value given.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ _MOST: Final = 10**12  # no count makes sense beyond; products of two still fit 
 
 
 class Parameters(BaseModel):
-    """Frozen, validated hyper-parameters; unknown names are errors with a suggestion.
+    """Frozen, validated hyper-parameters, declared as annotated fields.
 
-    So are settings that have no effect beside the others: see `unused`.
+    Unknown names are errors with a suggestion; so are settings without effect, see `unused`.
     """
 
     model_config = ConfigDict(
@@ -41,11 +40,11 @@ class Parameters(BaseModel):
             raise ParameterError(why)
 
     def unused(self) -> dict[str, str]:
-        """Return settings that differ from their defaults to no effect, with where each belongs."""
+        """Return settings that are given but have no effect, with where each belongs."""
         return {}
 
     def _fill(self, values: dict[str, Any]) -> None:
-        """Set the fields from what was given, or say what is wrong with it."""
+        """Set the fields, or raise `ParameterError`."""
         for name, value in values.items():
             field = type(self).model_fields.get(name)
             if field is not None and _is_disguised(value, field.annotation):
@@ -60,13 +59,7 @@ class Parameters(BaseModel):
 
 
 def whole_number(name: str, value: object, *, at_least: int) -> int:
-    """Return ``value`` as an int, or raise a `ParameterError` that says what is allowed.
-
-    Examples
-    --------
-    >>> whole_number("rounds", 10, at_least=1)
-    10
-    """
+    """Return ``value`` as an int, or raise a `ParameterError` that states what is allowed."""
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float | np.integer | np.floating)
@@ -82,13 +75,7 @@ def whole_number(name: str, value: object, *, at_least: int) -> int:
 
 
 def file_path(name: str, value: object) -> Path:
-    """Return ``value`` as a path, or raise a `ParameterError` if no file can be called so.
-
-    Examples
-    --------
-    >>> file_path("out", "result.nc").suffix
-    '.nc'
-    """
+    """Return ``value`` as a path, or raise a `ParameterError` if it cannot name a file."""
     text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(text, str) or not text or "\0" in text:
         raise ParameterError(f"{name} must be the path of a file, got {shown(value)}")
@@ -96,7 +83,7 @@ def file_path(name: str, value: object) -> Path:
 
 
 def _explain(owner: type[Parameters], error: ValidationError) -> ParameterError:
-    """Turn the first thing pydantic found wrong into our one-line error."""
+    """Turn the first problem that pydantic found into a one-line error."""
     problem = error.errors(include_url=False)[0]
     name = str(problem["loc"][0]) if problem["loc"] else ""
     if problem["type"] == "extra_forbidden":
@@ -111,7 +98,7 @@ def _explain(owner: type[Parameters], error: ValidationError) -> ParameterError:
 
 
 def _is_disguised(value: object, annotation: Any) -> bool:
-    """Whether pydantic would turn a truth value or a text into a number without a word."""
+    """Whether pydantic would silently turn a truth value or a text into a number."""
     parts = list(_alternatives(annotation))
     if isinstance(value, bool | np.bool_):
         return not _allows_bool(annotation)

@@ -1,4 +1,4 @@
-"""Files of the user's own: imported by path, and known, so that other processes can follow."""
+"""Files of the user's own: imported by path, and listed, so that other processes import them."""
 
 from __future__ import annotations
 
@@ -25,29 +25,19 @@ def imported_files() -> tuple[Path, ...]:
 
 
 def imports_to_keep() -> dict[str, str]:
-    """Return what a saved result says of the files imported so far; nothing if there are none."""
+    """Return what a saved result says of the files imported so far; empty if there are none."""
     return {"imported": json.dumps([str(path) for path in _imported])} if _imported else {}
 
 
 @contextmanager
 def made_with(source: object, kept: Mapping[str, Any]) -> Iterator[None]:
-    """Have an unknown name tell which files were imported when something was saved.
+    """Let the error about an unknown name list the files that were imported for ``source``.
 
-    Parameters
-    ----------
-    source : path or None
-        What was saved, for the message; None if nothing was.
-    kept : mapping
-        What was saved with it; under ``imported`` are the files, where there were any.
-
-    Raises
-    ------
-    UnknownNameError
-        In place of an error from inside that says nothing of files.
+    ``kept`` is what was saved with it; ``source`` is None if nothing was saved.
     """
     try:
         yield
-    except ParameterError as error:  # of a model's fields the class is lost, not the words
+    except ParameterError as error:  # from a model's field: pydantic loses its class, not its text
         files = kept.get("imported", [])  # in a result's attributes as JSON
         files = json.loads(files) if isinstance(files, str) else files
         missing = [name for name in files if Path(name) not in _imported]
@@ -64,13 +54,7 @@ def made_with(source: object, kept: Mapping[str, Any]) -> Iterator[None]:
 
 
 def import_file(path: Path) -> None:
-    """Import a file of the user's, whatever folder it is in; a second time does nothing.
-
-    Raises
-    ------
-    FileError
-        If there is no such file, its name is no module's or is taken, or running it fails.
-    """
+    """Import a file of the user's from any folder, once; raises `FileError` where that fails."""
     name, whole = path.stem, path.resolve()
     if whole in _imported:
         return

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from freshband.detectors.base import holds_detector
+from freshband.detectors.base import push
 from freshband.errors import FreshbandError, ParameterError, UnknownNameError, nearest, shown
 from freshband.matching import base as matchings
-from freshband.parameters import Parameters
 from freshband.ranking import CLIENTS
 from freshband.schedulers import aoi_aware
 from freshband.schedulers import base as schedulers
 from freshband.schedulers.base import means
-from freshband.states import check_state
+from freshband.states import check_state, nested
 
 __all__ = ["Policy", "has_detector", "parse_policy", "read_options"]
 
@@ -29,53 +28,30 @@ _AWARE = {"aa": "per_client", "aa-sum": "sum"}
 
 @dataclass(frozen=True)
 class Policy:
-    """A scheduler, an optional AoI-aware rule and a matching.
+    """A scheduler, an optional AoI-aware rule and a matching."""
 
-    Attributes
-    ----------
-    name : str
-        As written, such as ``"glr-cucb:paper+aa"``.
-    scheduler : Scheduler
-        Hyper-parameters, already validated.
-    matching : Matching
-        The same for the matching; options by the names of its parameters go there.
-    aware : str or None
-        ``"per_client"``, ``"sum"`` or None.
-    options : dict
-        The hyper-parameters given beyond the preset.
-    """
-
-    name: str
-    scheduler: schedulers.RegisteredScheduler
-    matching: matchings.RegisteredMatching
+    name: str  # as written, such as "glr-cucb:paper+aa"
+    scheduler: schedulers.Scheduler
+    matching: matchings.Matching
     matching_name: str
-    aware: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
+    aware: str | None = None  # "per_client", "sum" or None
+    options: dict[str, Any] = field(default_factory=dict)  # what is set beyond the preset
 
     @property
     def needs_contributions(self) -> bool:
-        """Whether the matching cannot do without contributions from training."""
+        """Whether the matching needs contributions from training."""
         return self.matching.needs_contributions
 
     @property
     def has_detector(self) -> bool:
-        """Whether the scheduler looks for changes: its state holds a detector's."""
-        return holds_detector(self.scheduler.start(1, 2, np.random.default_rng(0), 1000))
+        """Whether the scheduler's state holds a detector's."""
+        state = self.scheduler.start(1, 2, np.random.default_rng(0), 1000)
+        return any(push.knows(type(part)) for part in nested(state))
 
     def start(
-        self,
-        n_clients: int,
-        n_channels: int,
-        rng: np.random.Generator,
-        horizon: int | None,
+        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
     ) -> tuple[Any, Any]:
-        """Allocate the scheduler's state and the matching's.
-
-        Raises
-        ------
-        ParameterError
-            If the policy is AoI-aware and the scheduler gives no means to go by.
-        """
+        """Allocate the scheduler's state and the matching's."""
         state = self.scheduler.start(n_clients, n_channels, rng, horizon)
         check_state(f"policy {self.name!r}", state)
         if self.aware is not None:
@@ -91,7 +67,7 @@ class Policy:
 
 
 def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -> Policy:
-    """Build a policy from its written form and hyper-parameters.
+    """Build a policy from its name and hyper-parameters.
 
     Examples
     --------
@@ -112,41 +88,28 @@ def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -
     head, *tokens = text.strip().split("+")
     name, colon, preset = head.partition(":")
     kind = schedulers.registry[name]
-    preset = preset if colon else "corrected"
+    preset = schedulers.read_preset(preset) if colon else schedulers.DEFAULT
     if preset not in kind.presets:
         raise UnknownNameError(f"{name} has no preset {preset!r}; {nearest(preset, kind.presets)}")
     matching, aware = _read_tokens(text, tokens)
     matching = matching or kind.matchings.get(preset, "age")
-    rule = cast(type[Parameters], matchings.registry[matching])
+    rule = matchings.registry[matching]
     to_rule = {key: value for key, value in given.items() if key in rule.model_fields}
     to_scheduler = {key: value for key, value in given.items() if key not in to_rule}
-    settings = {**kind.presets[preset], **to_scheduler}
-    scheduler = cast(schedulers.RegisteredScheduler, cast(type[Parameters], kind)(**settings))
+    scheduler = kind(**{**kind.presets[preset], **to_scheduler})
     pairing = rule(**to_rule)
     if aware is not None and (why := scheduler.refuses(aware)) is not None:
         raise ParameterError(why)
-    return Policy(
-        text.strip(),
-        scheduler,
-        cast(matchings.RegisteredMatching, pairing),
-        matching,
-        aware,
-        _plain(scheduler, to_scheduler) | _plain(pairing, to_rule),
-    )
+    plain = scheduler.model_dump(mode="json", include=set(to_scheduler))
+    plain |= pairing.model_dump(mode="json", include=set(to_rule))
+    return Policy(text.strip(), scheduler, pairing, matching, aware, plain)
 
 
 def has_detector(text: str, options: Mapping[str, Any] | None, alarms: int) -> bool:
-    """Return whether a policy that raised so many alarms looks for changes.
+    """Return whether a policy that raised this number of alarms looks for changes.
 
-    One of a user's own may not be known here, and may detect changes in its own way: then the
-    alarms decide. What follows an ``@`` is the server's business.
-
-    Examples
-    --------
-    >>> has_detector("glr-cucb+aa@eager", None, 0), has_detector("bayes", None, 0)
-    (True, False)
-    >>> has_detector("of-my-own", None, 3)
-    True
+    A policy of a user's own may not be known here, and may detect changes in its own way: then the
+    alarms decide. What follows an ``@`` does not concern the policy.
     """
     if alarms > 0:
         return True
@@ -157,19 +120,12 @@ def has_detector(text: str, options: Mapping[str, Any] | None, alarms: int) -> b
 
 
 def read_options(name: str, options: object) -> dict[str, Any]:
-    """Return a copy of options given by name, or raise `ParameterError`."""
+    """Return a copy of options by name, or raise `ParameterError`."""
     if options is None:
         return {}
     if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
         raise ParameterError(f"{name} must map names to values, got {shown(options)}")
     return dict(options)
-
-
-def _plain(configured: object, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options as JSON can write them, whatever numbers they came as."""
-    if isinstance(configured, Parameters):
-        return configured.model_dump(mode="json", include=set(given))
-    return given
 
 
 def _read_tokens(text: str, tokens: list[str]) -> tuple[str | None, str | None]:

@@ -1,8 +1,7 @@
 """Put things in order by key, with ties broken explicitly.
 
-Library sorts leave the order of equal keys open, and compiled and plain runs then differ from the
-first tie on. Here equal keys are ordered by a hash of the round and the item: the same in both
-worlds, and fair, because no client or channel is preferred over many rounds.
+Equal keys are ordered by a hash of the round and the item: the same in compiled code and in plain
+Python, and fair, because no client or channel is preferred over many rounds.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any
 
 from freshband._jit import cold, kernel
 
-__all__ = ["CLIENTS", "sort_by", "take_best", "tie_break"]
+__all__ = ["CLIENTS", "draw_to_front", "sort_by", "take_best"]
 
 CLIENTS = 1 << 30
 """Added to the round where clients are ordered: their ties fall independently of channels'."""
@@ -20,7 +19,7 @@ _FEW = 16  # insertion wins below this many items
 
 
 @kernel
-def tie_break(t: int, item: int) -> int:
+def _tie_break(t: int, item: int) -> int:
     """Hash a round and an item to 31 bits, without ever leaving int64."""
     h = (t * 73856093 + item * 19349663 + 83492791) & 0x7FFFFFFF
     h = ((h ^ (h >> 15)) * 739982445) & 0x7FFFFFFF
@@ -31,22 +30,22 @@ def tie_break(t: int, item: int) -> int:
 def _before(keys: Any, t: int, a: int, b: int) -> bool:
     """Whether item ``a`` goes before item ``b``: the larger key first."""
     if keys[a] == keys[b]:
-        return tie_break(t, a) < tie_break(t, b)
+        return _tie_break(t, a) < _tie_break(t, b)
     return keys[a] > keys[b]  # type: ignore[no-any-return]
 
 
 @kernel
-def sort_by(keys: Any, t: int, items: Any) -> None:
-    """Sort item numbers in place by decreasing key.
+def _insert(keys: Any, t: int, items: Any, end: int, item: int) -> None:
+    """Put an item into its place among the first ``end``, which are sorted; later ones move up."""
+    while end > 0 and _before(keys, t, item, items[end - 1]):
+        items[end] = items[end - 1]
+        end -= 1
+    items[end] = item
 
-    Parameters
-    ----------
-    keys : array, any length
-        One key an item.
-    t : int
-        The round, which decides how ties fall.
-    items : int64 array, shape (n,)
-        Indices into ``keys``, sorted in place.
+
+@kernel
+def sort_by(keys: Any, t: int, items: Any) -> None:
+    """Sort ``items``, indices into ``keys``, in place by decreasing key; ``t`` decides ties.
 
     Examples
     --------
@@ -58,12 +57,7 @@ def sort_by(keys: Any, t: int, items: Any) -> None:
     """
     if len(items) <= _FEW:
         for i in range(1, len(items)):
-            item = items[i]
-            j = i
-            while j > 0 and _before(keys, t, item, items[j - 1]):
-                items[j] = items[j - 1]
-                j -= 1
-            items[j] = item
+            _insert(keys, t, items, i, items[i])
     else:
         _heap_sort(keys, t, items)
 
@@ -97,16 +91,7 @@ def _sift(keys: Any, t: int, heap: Any, start: int, end: int) -> None:
 
 @kernel
 def take_best(keys: Any, t: int, best: Any) -> None:
-    """Fill ``best`` with the items of the largest keys.
-
-    Parameters
-    ----------
-    keys : float64 array, shape (n,)
-        One key an item.
-    t : int
-        The round, which decides how ties fall.
-    best : int64 array, shape (m,), m <= n
-        Filled with the m best items: in decreasing order if m <= 16, else in heap order.
+    """Fill ``best`` with the indices of the largest keys, in no certain order; ``t`` decides ties.
 
     Examples
     --------
@@ -126,10 +111,7 @@ def take_best(keys: Any, t: int, best: Any) -> None:
                 j = have - 1
             else:
                 continue
-            while j > 0 and _before(keys, t, item, best[j - 1]):
-                best[j] = best[j - 1]
-                j -= 1
-            best[j] = item
+            _insert(keys, t, best, j, item)
     else:
         _heap_select(keys, t, best)
 
@@ -145,3 +127,11 @@ def _heap_select(keys: Any, t: int, best: Any) -> None:
         if _before(keys, t, item, best[0]):
             best[0] = item
             _sift(keys, t, best, 0, m)
+
+
+@kernel
+def draw_to_front(deck: Any, rng: Any, first: int, last: int) -> None:
+    """Fill places ``first`` to ``last - 1`` with a uniform draw from them and all after them."""
+    for place in range(first, last):
+        other = place + int(rng.random() * (len(deck) - place))
+        deck[place], deck[other] = deck[other], deck[place]

@@ -1,7 +1,7 @@
-"""Names for things: one registry each for schedulers, channel models and matchings.
+"""Names for things: one registry per kind, such as schedulers and channel models.
 
 A registry imports every module of its package on first use, so adding a thing is adding a file
-that registers it; user code registers the same way from its own modules.
+that registers it; user code registers from its own modules in the same way.
 """
 
 from __future__ import annotations
@@ -15,24 +15,16 @@ from freshband.errors import ParameterError, UnknownNameError, nearest, shown
 
 __all__ = ["Registry"]
 
-Thing = TypeVar("Thing")
+_Thing = TypeVar("_Thing")
 
 _RESERVED = frozenset(":+,.= \t\n")  # what separates names in policies and settings
 
 
-class Registry(Generic[Thing]):
-    """A mapping from public names to things, filled by decorated definitions.
+class Registry(Generic[_Thing]):
+    """A mapping from public names to things of a ``kind``, filled by decorated definitions.
 
-    Parameters
-    ----------
-    kind : str
-        What is registered, for messages, such as ``"scheduler"``.
-    package : str
-        The package whose modules are imported on first look-up.
-    needs : mapping of str to str, optional
-        What every class must have, and what that is.
-    defaults : mapping of str to object, optional
-        What a class may have, and is given if it does not.
+    ``needs`` are the attributes that every class must have, with their meanings; ``defaults`` are
+    given to classes that lack them, and then ``complete`` is called with the class.
     """
 
     def __init__(
@@ -41,15 +33,17 @@ class Registry(Generic[Thing]):
         package: str,
         needs: Mapping[str, str] | None = None,
         defaults: Mapping[str, Any] | None = None,
+        complete: Callable[[Any], None] | None = None,
     ) -> None:
         self.kind = kind
         self._needs = dict(needs or {})
         self._defaults = dict(defaults or {})
+        self._complete = complete
         self._package = package
-        self._things: dict[str, Thing] = {}
+        self._things: dict[str, _Thing] = {}
         self._loaded = False
 
-    def register(self, name: str) -> Callable[[Thing], Thing]:
+    def register(self, name: str) -> Callable[[_Thing], _Thing]:
         """Return a decorator that registers its target under ``name``."""
         if not isinstance(name, str) or not name or set(name) & _RESERVED:
             raise ParameterError(
@@ -57,7 +51,7 @@ class Registry(Generic[Thing]):
                 f"':+,.=', got {shown(name)}"
             )
 
-        def enter(thing: Thing) -> Thing:
+        def enter(thing: _Thing) -> _Thing:
             if not thing.__module__.startswith(f"{self._package}."):
                 self._load()  # a name of the package's own is taken, even before it is asked for
             known = self._things.get(name)
@@ -69,6 +63,8 @@ class Registry(Generic[Thing]):
             for part, value in self._defaults.items():
                 if not hasattr(thing, part):
                     setattr(thing, part, value)
+            if self._complete is not None:
+                self._complete(thing)
             self._things[name] = thing
             return thing
 
@@ -79,7 +75,7 @@ class Registry(Generic[Thing]):
         self._load()
         return sorted(self._things)
 
-    def __getitem__(self, name: str) -> Thing:
+    def __getitem__(self, name: str) -> _Thing:
         self._load()
         try:
             return self._things[name]
@@ -111,7 +107,7 @@ class Registry(Generic[Thing]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
-    def name_of(self, thing: Thing) -> str | None:
+    def name_of(self, thing: _Thing) -> str | None:
         """Return the name under which ``thing`` is registered, or None."""
         self._load()
         return next((name for name, known in self._things.items() if known is thing), None)

@@ -6,18 +6,27 @@ simulator inside its fused loop.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from freshband._jit import cold, is_ours, kernel
-from freshband.errors import RuleError, shown
+from freshband.errors import ParameterError, RuleError, shown
 from freshband.matching.base import match
 from freshband.schedulers.base import override, score, select, update
 from freshband.states import not_saved
 
-__all__ = ["Desk", "broken_rule", "observe_round", "open_desk", "plan_round"]
+__all__ = [
+    "Desk",
+    "broken_rule",
+    "observe_round",
+    "open_desk",
+    "plan_round",
+    "read_contributions",
+    "read_outcome",
+]
 
 
 class Desk(NamedTuple):
@@ -26,8 +35,8 @@ class Desk(NamedTuple):
     ages: NDArray[np.int64]  # (M,) a_i(t), equation (8)
     priorities: NDArray[np.float64]  # (M,) from training; zeros without
     chosen: NDArray[np.int64]  # (M,) channels selected
-    scores: NDArray[np.float64]  # (1, N) ranking key
-    assignment: NDArray[np.int64]  # (M,) channel of each client, -1 idle
+    scores: NDArray[np.float64]  # (1, N) ranking key of all clients, or (M, N) of each
+    assignment: NDArray[np.int64]  # (M,) channel of each client, -1 for none
     overridden: NDArray[np.int8]  # (M,) 1 where an AoI-aware rule acted
     outcome: NDArray[np.int8]  # (M,) 1 delivered, 0 lost, -1 unknown
     given: NDArray[np.int64]  # (N,) the round in which a channel was last handed out
@@ -36,13 +45,13 @@ class Desk(NamedTuple):
 not_saved(Desk, "given")  # only compared with the present round
 
 
-def open_desk(n_clients: int, n_channels: int) -> Desk:
+def open_desk(n_clients: int, n_channels: int, client_scores: bool = False) -> Desk:
     """Return the desk before the first round: all ages are 1."""
     return Desk(
         ages=np.ones(n_clients, np.int64),
         priorities=np.zeros(n_clients),
         chosen=np.zeros(n_clients, np.int64),
-        scores=np.zeros((1, n_channels)),
+        scores=np.zeros((n_clients if client_scores else 1, n_channels)),
         assignment=np.full(n_clients, -1, np.int64),
         overridden=np.zeros(n_clients, np.int8),
         outcome=np.full(n_clients, -1, np.int8),
@@ -59,6 +68,8 @@ def plan_round(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> bo
     """
     for j in range(len(desk.overridden)):
         desk.overridden[j] = 0
+        if not is_ours(matching):  # those of the package write every place
+            desk.assignment[j] = -1
     select(scheduler, t, desk.ages, rng, desk.chosen)
     if not is_ours(scheduler) and not _exist(desk):
         return False
@@ -99,7 +110,10 @@ def _noticed(alarm: int | None) -> int:
 
 @kernel
 def observe_round(scheduler: Any, desk: Any, t: int) -> int:
-    """Age the clients by ``desk.outcome`` and learn; return the channel found changed, or -1."""
+    """Age the clients by ``desk.outcome`` and learn; return the channel found changed, or -1.
+
+    The outcome of a client without a channel must be -1, unknown: it sent nothing.
+    """
     for j in range(len(desk.ages)):
         desk.ages[j] = 1 if desk.outcome[j] == 1 else desk.ages[j] + 1
     return _noticed(update(scheduler, t, desk.assignment, desk.outcome, desk.overridden))
@@ -118,3 +132,36 @@ def broken_rule(policy: str, t: int, desk: Desk, alarm: int = -1) -> RuleError:
         rule = f"each client must get a channel of its own from 0 to {last}, or -1"
         given = shown(assignment)
     return RuleError(f"policy {policy!r} broke a rule in round {t}: {rule}, got {given}")
+
+
+def read_outcome(delivered: Any, n_clients: int) -> NDArray[np.int8]:
+    """Return acknowledgements as ``Desk.outcome`` has them, or raise `ParameterError`."""
+    values = delivered.tolist() if isinstance(delivered, np.ndarray) else delivered
+    codes = {True: 1, False: 0, None: -1, -1: -1}
+    try:
+        if isinstance(values, str | bytes | Mapping | Set):  # these have no order by client
+            raise TypeError
+        outcome = [codes[value] for value in values]
+    except (KeyError, TypeError):
+        raise ParameterError(
+            f"delivered must hold True, False or None (unknown) per client, got {shown(delivered)}"
+        ) from None
+    if len(outcome) != n_clients:
+        raise ParameterError(
+            f"delivered must have one entry per client, {n_clients}, got {len(outcome)}"
+        )
+    return np.array(outcome, np.int8)
+
+
+def read_contributions(contributions: Any, n_clients: int) -> NDArray[np.float64]:
+    """Return contributions as ``Desk.priorities`` has them, or raise `ParameterError`."""
+    try:
+        worth = np.asarray(contributions, dtype=np.float64)
+    except (TypeError, ValueError):
+        worth = np.zeros(0)
+    if worth.shape != (n_clients,) or not np.isfinite(worth).all() or (worth < 0).any():
+        raise ParameterError(
+            f"contributions must be {n_clients} finite numbers >= 0, one per client, "
+            f"got {shown(contributions)}"
+        )
+    return worth

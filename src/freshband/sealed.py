@@ -1,7 +1,6 @@
-"""NetCDF files under a seal.
+"""NetCDF files with a seal: a digest at the end of the file, by which damage is found.
 
-A seal is a digest of everything before it, at the end of the file: readers of HDF5 stop before it,
-and damage is found before HDF5 trips over it.
+Readers of HDF5 stop before it.
 """
 
 from __future__ import annotations
@@ -45,12 +44,9 @@ def save_sealed(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
 
 
 def load_sealed(path: str | os.PathLike[str], *forms: str) -> xr.Dataset:
-    """Read a dataset whose attribute ``format`` is one of ``forms``; without a seal it is trusted.
+    """Read a dataset whose attribute ``format`` is one of ``forms``; a missing seal is accepted.
 
-    Raises
-    ------
-    FileError
-        If the file is missing, damaged, or of another format.
+    Raises `FileError` if the file is missing, damaged, or of another format.
     """
     source = file_path("path", path)
     try:

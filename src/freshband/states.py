@@ -1,13 +1,12 @@
 """States are trees of arrays: how to grow, flatten and rebuild them.
 
-A state is a ``NamedTuple`` whose fields are numpy arrays or further states. Everything mutable
-lives in one and is written in place, so a run can be saved, copied and handed to compiled code.
-Fields named by `not_saved` are look-up tables, which are rebuilt instead of saved.
+A state is a ``NamedTuple`` whose fields are numpy arrays or further states, written in place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -26,57 +25,30 @@ __all__ = [
 ]
 
 State = TypeVar("State", bound=tuple[Any, ...])
-Grower = TypeVar("Grower", bound=Callable[..., Any])
 
 
-class _Reserve:
-    """The generic function behind `reserve`; plain Python, so a plain object does."""
+@functools.singledispatch
+def reserve(state: Any, rounds: int) -> Any:
+    """Return the state with room for ``rounds`` more rounds, which replaces the one given.
 
-    def __init__(self) -> None:
-        self._growers: dict[type, Callable[[Any, int], Any]] = {}
-
-    def __call__(self, state: State, rounds: int) -> State:
-        grower = self._growers.get(type(state))
-        if grower is not None:
-            return cast(State, grower(state, rounds))
-        inner = {name: self(part, rounds) for name, part in _fields(state) if _is_state(part)}
-        return cast(State, state._replace(**inner)) if inner else state  # type: ignore[attr-defined]
-
-    def register(self, state_type: type) -> Callable[[Grower], Grower]:
-        """Return a decorator that enters how a state type grows."""
-
-        def enter(grower: Grower) -> Grower:
-            self._growers[state_type] = grower
-            return grower
-
-        return enter
-
-
-reserve = _Reserve()
-"""``reserve(state, rounds)`` returns the state with room for so many more rounds.
-
-Arrays cannot grow inside a kernel, so this runs between blocks. State types that need room register
-how with ``@reserve.register(StateType)``; all others pass the call on to the states they hold. The
-state given is not used any more afterwards.
-"""
+    Arrays cannot grow inside a kernel, so this runs between blocks of rounds. A state type whose
+    arrays have to grow registers how with ``@reserve.register(StateType)``; all others pass the
+    call on to the states they hold.
+    """
+    inner = {name: reserve(part, rounds) for name, part in _fields(state) if _is_state(part)}
+    return state._replace(**inner) if inner else state
 
 
 _derived: dict[type, tuple[str, ...]] = {}
 
 
 def not_saved(state_type: type, *fields: str) -> None:
-    """Declare fields of a state type that a start or `reserve` can make again."""
+    """Declare fields of a state type that its start or `reserve` makes again."""
     _derived[state_type] = fields
 
 
 def grown(array: np.ndarray, axis: int, more: int) -> np.ndarray:
-    """Return a zero-padded copy with ``more`` places at the end of one axis.
-
-    Examples
-    --------
-    >>> grown(np.array([[1, 2]]), axis=1, more=2).tolist()
-    [[1, 2, 0, 0]]
-    """
+    """Return a zero-padded copy with ``more`` places at the end of one axis."""
     shape = list(array.shape)
     shape[axis] += more
     larger = np.zeros(shape, array.dtype)
@@ -102,19 +74,7 @@ def record(**fields: float) -> np.ndarray:
 
 
 def arrays(state: tuple[Any, ...], prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
-    """Yield ``(path, array)`` for every array that must be saved.
-
-    Examples
-    --------
-    >>> from typing import NamedTuple
-    >>> class Inner(NamedTuple):
-    ...     counts: np.ndarray
-    >>> class Outer(NamedTuple):
-    ...     inner: Inner
-    ...     clock: np.ndarray
-    >>> [path for path, _ in arrays(Outer(Inner(np.zeros(2)), np.zeros(1)))]
-    ['inner.counts', 'clock']
-    """
+    """Yield ``(path, array)``, such as ``("inner.counts", ...)``, for every array to be saved."""
     derived = _derived.get(type(state), ())
     for name, part in _fields(state):
         if _is_state(part):
@@ -147,13 +107,7 @@ def rebuild(state: State, saved: Mapping[str, np.ndarray], prefix: str = "") -> 
 
 
 def check_state(owner: str, state: object) -> None:
-    """Refuse a state that compiled code cannot take: anything but arrays of numbers in it.
-
-    Raises
-    ------
-    ParameterError
-        That names the field; ``owner`` is who starts with the state.
-    """
+    """Raise `ParameterError` if a state of ``owner`` holds anything but arrays of numbers."""
     if not _is_state(state):
         raise ParameterError(
             f"the start of {owner} must return a state, a NamedTuple of arrays, got {shown(state)}"

@@ -90,7 +90,7 @@ def test_list_explains_parameters_and_presets(shell: Shell) -> None:
     out = shell("list", "glr-cucb").out
     assert out.startswith("glr-cucb (scheduler)")
     assert "delta : float in (0, 1), default 0.001" in out
-    assert "preset glr-cucb:corrected  the defaults" in out
+    assert "preset glr-cucb:default  the defaults" in out
     assert "preset glr-cucb:paper  alpha='paper', explore_fill='random'" in out
 
 

@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 
 from freshband.detectors import glr
 from freshband.detectors.base import forget, forget_all, push
-from freshband.detectors.glr import THRESHOLDS, Glr, hull_capacity, threshold
+from freshband.detectors.glr import THRESHOLDS, Glr, _hull_capacity, threshold
 from freshband.errors import ParameterError
 from freshband.states import reserve
 from tests.detectors.feeding import COMPILED, Alarms, feed, streams
@@ -364,10 +364,10 @@ def test_hull_capacity_is_attained(longest: int, side: int) -> None:
     edges = sorted(primitive_vectors(longest), key=lambda edge: -edge[1] / edge[0])
     path = [x for q, p in edges for x in [0] * (q - p) + [1] * p]
     outcomes = np.array(path, np.int8) if side == 0 else 1 - np.array(path, np.int8)
-    capacity = hull_capacity(len(path))
+    capacity = _hull_capacity(len(path))
     assert capacity == len(edges)
     detector = Glr(delta=1e-12).start(1)
-    detector = detector._replace(hull=np.zeros((1, 2, capacity), glr.VERTEX))  # and no more
+    detector = detector._replace(hull=np.zeros((1, 2, capacity), glr._VERTEX))  # and no more
     feed(detector, outcomes, plain=True)
     # the last edge is flat: it only shows the corner before it, so one place stays free
     assert detector.book[0]["size"][side] == capacity - 1
@@ -379,11 +379,11 @@ def test_no_path_outgrows_the_hull_capacity(parts: list[tuple[int, float]], seed
     rates = np.repeat([p for _, p in parts], [n for n, _ in parts])[:400]
     outcomes = bernoulli(np.random.default_rng(seed), rates)
     detector = Glr(delta=1e-12).start(1)
-    room = hull_capacity(len(outcomes))
-    detector = detector._replace(hull=np.zeros((1, 2, room), glr.VERTEX))
+    room = _hull_capacity(len(outcomes))
+    detector = detector._replace(hull=np.zeros((1, 2, room), glr._VERTEX))
     for outcome in outcomes:  # plain Python: an index out of bounds would raise
         push(detector, 0, int(outcome))
-        assert (detector.book[0]["size"] <= hull_capacity(int(detector.book[0]["count"]))).all()
+        assert (detector.book[0]["size"] <= _hull_capacity(int(detector.book[0]["count"]))).all()
 
 
 def test_hulls_are_those_of_the_path() -> None:
@@ -431,7 +431,7 @@ def test_reserve_keeps_the_state_and_the_decisions() -> None:
         np.testing.assert_array_equal(state.table[: len(before.table)], before.table)
         parts.append(feed(state, block))
         seen = int(state.book[0]["count"])
-        assert state.hull.shape[2] >= hull_capacity(seen)
+        assert state.hull.shape[2] >= _hull_capacity(seen)
         assert len(state.table) > seen
     for name in Alarms._fields:
         together = np.concatenate([getattr(part, name) for part in parts])
@@ -443,9 +443,9 @@ def test_reserve_keeps_the_state_and_the_decisions() -> None:
 def test_room_is_enough_for_every_channel_and_small() -> None:
     state = reserve(Glr().start(3), 100_000)
     assert state.hull.shape[0] == 3
-    assert hull_capacity(100_000) <= state.hull.shape[2] < 0.9 * (2 * 131_072) ** (2 / 3)
+    assert _hull_capacity(100_000) <= state.hull.shape[2] < 0.9 * (2 * 131_072) ** (2 / 3)
     for n in (10**3, 10**4, 10**5, 10**6):
-        assert hull_capacity(n) == pytest.approx(0.88 * n ** (2 / 3), rel=0.05)
+        assert _hull_capacity(n) == pytest.approx(0.88 * n ** (2 / 3), rel=0.05)
 
 
 # ------------------------------------------------------------------------------ several channels

@@ -36,3 +36,11 @@ def most_weight(ages: Any, scores: Any, chosen: Any) -> float:
         sum(ages[j] * scores[channel] for j, channel in enumerate(assignment))
         for assignment in permutations(chosen)
     )
+
+
+def most_weight_over_links(urgency: Any, scores: Any, channels: Any) -> float:
+    """Maximum of sum urgency_i score_ik over all assignments of channels, by trying them."""
+    return max(
+        sum(u * row[k] for u, row, k in zip(urgency, scores, assignment, strict=True))
+        for assignment in permutations(channels, len(urgency))
+    )

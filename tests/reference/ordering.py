@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from freshband.ranking import CLIENTS, tie_break
+from freshband.ranking import CLIENTS, _tie_break
 
 
 def best_first(keys: Any, t: int, items: Iterable[int]) -> list[int]:
-    """Sort items by decreasing key; equal keys by `tie_break`."""
-    return sorted((int(item) for item in items), key=lambda i: (-keys[i], tie_break(t, i)))
+    """Sort items by decreasing key; equal keys by `_tie_break`."""
+    return sorted((int(item) for item in items), key=lambda i: (-keys[i], _tie_break(t, i)))
 
 
 def oldest_first(ages: Any, t: int, clients: Iterable[int]) -> list[int]:

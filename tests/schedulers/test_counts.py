@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freshband.schedulers.base import means
-from freshband.schedulers.counts import UNHEARD, absorb, clear, clear_all, keep, start_counts
+from freshband.schedulers.counts import _UNHEARD, absorb, clear, clear_all, keep, start_counts
 from freshband.schedulers.cucb import Cucb
 from freshband.schedulers.m_exp3 import MExp3
 from tests.reference.means import Heard, entries, tally
@@ -49,7 +49,7 @@ def test_means_are_those_of_the_log(
                 assert counts.width[channel] == pytest.approx(1 / math.sqrt(pulls), rel=1e-9)
             else:
                 assert counts.pulls[channel] == counts.wins[channel] == 0
-                assert counts.mean[channel] == UNHEARD == 0.5
+                assert counts.mean[channel] == _UNHEARD == 0.5
                 assert counts.width[channel] == math.inf
 
 
@@ -63,7 +63,7 @@ def test_a_windowed_mean_is_windowed() -> None:
     for t in range(21, 31):  # nothing heard any more
         absorb(counts, t, np.array([1]), np.array([-1], np.int8))
     assert counts.pulls[1] == 0.0
-    assert counts.mean[1] == UNHEARD
+    assert counts.mean[1] == _UNHEARD
 
 
 def test_a_discounted_count_fades_to_never_heard() -> None:
@@ -76,7 +76,7 @@ def test_a_discounted_count_fades_to_never_heard() -> None:
     for t in range(30, 40):
         absorb(counts, t, np.array([1]), np.array([0], np.int8))
     assert counts.pulls[0] == 0.0
-    assert counts.mean[0] == UNHEARD
+    assert counts.mean[0] == _UNHEARD
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_window_and_discount_together(scheduler: Any) -> None:
             pulls, wins = tally(log, k, t, scheduler.mean_window, scheduler.discount)
             assert counts.pulls[k] == pytest.approx(pulls, abs=1e-12)
             assert counts.wins[k] == pytest.approx(wins, abs=1e-12)
-            assert counts.mean[k] == pytest.approx(wins / pulls if pulls else UNHEARD, abs=1e-9)
+            assert counts.mean[k] == pytest.approx(wins / pulls if pulls else _UNHEARD, abs=1e-9)
 
 
 def test_keep_clear_and_clear_all() -> None:

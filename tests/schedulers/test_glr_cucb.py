@@ -234,7 +234,7 @@ def test_a_tiny_alpha_is_hardly_any_exploration(alpha: float) -> None:
 
 @pytest.mark.parametrize("alpha", ["paper", "besson"])
 def test_rates_that_need_the_horizon_ask_for_it(alpha: str) -> None:
-    with pytest.raises(ParameterError, match=r"horizon=T.*corrected"):
+    with pytest.raises(ParameterError, match=r"horizon=T.*default"):
         GlrCucb(alpha=alpha).start(2, 5, np.random.default_rng(0), None)
 
 
@@ -421,7 +421,7 @@ def test_any_index_and_any_detector_make_a_restarting_policy() -> None:
 
 def test_glr_cucb_takes_any_index_policy_by_name() -> None:
     state, _ = parse_policy("glr-cucb", {"index": "thompson"}).start(2, 5, rng(), None)
-    assert type(state.index).__name__ == "ThompsonState"
+    assert type(state.index).__name__ == "_ThompsonState"
     with pytest.raises(ParameterError, match="did you mean 'thompson'"):
         parse_policy("glr-cucb", {"index": "tompson"})
     with pytest.raises(

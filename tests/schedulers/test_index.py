@@ -17,7 +17,7 @@ from freshband.schedulers import cucb, kl_ucb, thompson
 from freshband.schedulers.base import score, select
 from freshband.schedulers.counts import keep
 from freshband.schedulers.index import evaluate
-from freshband.schedulers.kl_ucb import kl_upper_bound
+from freshband.schedulers.kl_ucb import _kl_upper_bound
 from tests.reference.glr import kl
 from tests.reference.ordering import best_first
 from tests.schedulers.stepping import Game
@@ -76,7 +76,7 @@ def test_the_largest_indices_are_played(
 )
 @settings(max_examples=500)
 def test_kl_upper_bound_is_the_largest_within_budget(p: float, budget: float) -> None:
-    q = kl_upper_bound(p, budget)
+    q = _kl_upper_bound(p, budget)
     assert p - 1e-15 <= q <= 1
     if q - 1e-9 > p:
         assert kl(p, q - 1e-9) <= budget + 1e-14

@@ -18,7 +18,7 @@ from freshband.policy import parse_policy
 from freshband.rounds import open_desk
 from freshband.schedulers import m_exp3
 from freshband.schedulers.base import select
-from freshband.schedulers.m_exp3 import MExp3, tuned_gamma
+from freshband.schedulers.m_exp3 import MExp3
 from freshband.simulation.loop import open_tally, run_block
 from freshband.states import arrays, reserve
 from tests.channels.margins import assert_share
@@ -317,8 +317,10 @@ def test_propensity_is_refused_where_it_is_not_known() -> None:
 
 
 def test_tuned_gamma_is_auers() -> None:
-    assert tuned_gamma(10, 80_000) == pytest.approx(0.0129, abs=5e-5)
-    assert tuned_gamma(30_045_015, 20_000) == 1.0
+    rng, auto = np.random.default_rng(0), MExp3(gamma="auto")
+    few, many = auto.start(2, 5, rng, 80_000), auto.start(20, 30, rng, 20_000)
+    assert few.rate[0]["gamma"] == pytest.approx(0.0129, abs=5e-5)  # of 10 sets
+    assert many.rate[0]["gamma"] == 1.0
 
 
 def test_settings_that_need_the_horizon_ask_for_it() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from freshband.policy import parse_policy
 from freshband.schedulers.base import means, reveal, score, select, update
-from freshband.schedulers.random import Random
+from freshband.schedulers.random import RandomScheduler
 from tests.channels.margins import assert_share
 from tests.reference.ordering import best_first
 
@@ -69,7 +69,7 @@ def test_csi_uses_every_good_channel_it_can() -> None:
 
 def test_random_plays_every_subset_alike() -> None:
     rng = np.random.default_rng(2)
-    state = Random().start(2, 5, rng, None)
+    state = RandomScheduler().start(2, 5, rng, None)
     chosen = np.zeros(2, np.int64)
     seen: Counter[tuple[int, ...]] = Counter()
     for t in range(1, 10_001):

@@ -474,7 +474,7 @@ def test_seeds_must_be_whole_numbers(seed: Any) -> None:
         (5, ParameterError, "policies must be a list of policies, got 5"),
         ("random,cucb, random", ParameterError, "policies must differ, got 'random' twice"),
         ("glr-cubc", UnknownNameError, "unknown scheduler 'glr-cubc'; did you mean 'glr-cucb'"),
-        ("cucb:paper", UnknownNameError, "cucb has no preset 'paper'; known: corrected"),
+        ("cucb:paper", UnknownNameError, "cucb has no preset 'paper'; known: default"),
         ("cucb+ag", UnknownNameError, r"unknown token '\+ag' .*did you mean 'age'"),
         ("cucb+aa+aa-sum", ParameterError, "names two AoI-aware rules"),
     ],

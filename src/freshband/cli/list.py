@@ -104,7 +104,7 @@ def _table(kind: str, registry: Any) -> Any:
         thing = registry[name]
         row = [name, escape((inspect.getdoc(thing) or "").partition("\n")[0])]
         if kind == "schedulers":
-            row.append(", ".join(preset for preset in thing.presets if preset != "corrected"))
+            row.append(", ".join(preset for preset in thing.presets if preset != "default"))
         table.add_row(*row)
     return table
 

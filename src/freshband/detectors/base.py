@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from freshband._jit import verb
-from freshband.states import nested
 
-__all__ = ["forget", "forget_all", "holds_detector", "push", "since_change"]
+__all__ = ["forget", "forget_all", "push", "since_change"]
 
 
 @verb
@@ -36,8 +35,3 @@ def forget(detector: Any, channel: int) -> None:
 @verb
 def forget_all(detector: Any) -> None:
     """Start every channel's stream afresh."""
-
-
-def holds_detector(state: tuple[Any, ...]) -> bool:
-    """Return whether a state is a detector's or holds one: some type in it knows `push`."""
-    return any(push.knows(type(part)) for part in nested(state))

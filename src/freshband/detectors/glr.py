@@ -4,30 +4,11 @@ For outcomes `x_1..x_n` with partial sums `S_s`, Algorithm 2 of the paper raises
 
     G_n = max over 1 <= s < n of  s kl(mean_{1:s}, mean_{1:n}) + (n-s) kl(mean_{s+1:n}, mean_{1:n})
 
-reaches a threshold `beta(n, delta)`. A scan costs O(n) an observation. Here the decision is the
-same at every observation, for amortised O(1) pushes and rare evaluations, by three facts.
-
-1. *Hulls.* With `l(k, n) = k ln k + (n-k) ln(n-k) - n ln n`, `G_n` is the maximum of
-   `l(S_s, s) + l(S_n - S_s, n - s) - l(S_n, n)`. Each `l` is the perspective of a convex function,
-   so the sum is convex in the point `(s, S_s)` and its maximum is at a vertex of the convex hull of
-   the path. The ends `s = 0` and `s = n` give 0, so they need no care. A step of the path is
-   `(1, 0)` or `(1, 1)`: a vertex of the upper hull can only be a 1→0 corner, one of the lower hull
-   only a 0→1 corner. Two stacks hold them; cross products are exact in int64.
-2. *Integers.* All logarithms are of integers: one table of `x ln x` serves (beyond its end they
-   are computed).
-3. *Patience.* Further observations can raise `G` by at most the drop of the one-segment
-   log-likelihood, which is at most the sum of their `-ln p(x)` under the mean p at the last
-   evaluation. If that left `beta - G` nats, no alarm is possible until they have cost as much.
-
-Close to the threshold the statistic is evaluated again in kl form, so that rounding in the
-table form cannot turn a decision.
-
-References
-----------
-Besson, Kaufmann, Maillard, Seznec, "Efficient change-point detection for tackling
-piecewise-stationary bandits", JMLR 2022 (the test, the threshold `besson`). Maillard, ALT 2019
-(the threshold `paper`, proved there for the quadratic divergence). Kaufmann and Koolen, JMLR 2021
-(the threshold `kaufmann`). Romano et al., JMLR 2023 (hulls in change detection).
+reaches a threshold `beta(n, delta)`. The decision here is that of a scan over all s, at every
+observation, but only vertices of the convex hull of the path `(s, S_s)` are looked at, all
+logarithms are of integers and come from a table, and the statistic is evaluated again only when
+an alarm has become possible. Close to the threshold it is evaluated in kl form, so that rounding
+cannot turn a decision. The page "Concepts" of the documentation proves why this is enough.
 """
 
 from __future__ import annotations
@@ -45,40 +26,37 @@ from freshband.detectors.base import forget, forget_all, push, since_change
 from freshband.parameters import Parameters
 from freshband.states import grown, not_saved, record, reserve
 
-__all__ = ["THRESHOLDS", "Glr", "GlrState", "hull_capacity", "threshold"]
+__all__ = ["THRESHOLDS", "Glr", "GlrState", "threshold"]
 
 THRESHOLDS = ("paper", "besson", "kaufmann", "lai")
 
 _TABLE_END = 1 << 20  # entries of the x ln x table at most: 8 MiB, shared by all runs
-_CLOSE = 1e-6  # re-evaluate in kl form this near to the threshold; and 1e-13 an observation,
-_ROUNDING = 1e-13  # which bounds the rounding of the table form
+_CLOSE = 1e-6  # re-evaluate in kl form this near to the threshold, and this much nearer
+_ROUNDING = 1e-13  # per observation, which bounds the rounding of the table form
 _UPPER, _LOWER = 0, 1
 
 
-BOOK = np.dtype(
+_BOOK = np.dtype(  # what the test keeps of one stream
     [
         ("count", np.int64),  # observations so far, n
         ("ones", np.int64),  # successes among them, S_n
         ("last", np.int64),  # the latest outcome
         ("patience", np.float64),  # nats that may be spent before the next evaluation
-        ("price", np.float64, 2),  # nats a Bad and a Good outcome cost
+        ("price", np.float64, 2),  # nats that a Bad and a Good outcome cost
         ("size", np.int64, 2),  # vertices on the upper and the lower hull
         ("split", np.int64),  # observations before the change last found, s
         ("before", np.int64),  # successes among those, S_s
         ("statistic", np.float64),  # G at the last evaluation
     ]
 )
-"""What the test keeps of one stream."""
-
-VERTEX = np.dtype([("s", np.int64), ("ones", np.int64), ("fit", np.float64)])
-"""A hull vertex: its position s, partial sum S_s, and l(S_s, s)."""
+_VERTEX = np.dtype([("s", np.int64), ("ones", np.int64), ("fit", np.float64)])  # s, S_s, l(S_s, s)
 
 
 class GlrState(NamedTuple):
     """What the test remembers of N streams; H is the room for hull vertices."""
 
-    book: NDArray[np.void]  # (N,) of BOOK
-    hull: NDArray[np.void]  # (N, 2, H) of VERTEX, upper and lower
+    book: NDArray[np.void]  # (N,) of _BOOK
+    hull: NDArray[np.void]  # (N, 2, H) of _VERTEX, upper and lower
     rule: NDArray[np.void]  # delta and the threshold's number
     table: NDArray[np.float64]  # (L,) x ln x
 
@@ -93,8 +71,7 @@ class Glr(Parameters):
     Parameters
     ----------
     delta : float in (0, 1), default 0.001
-        Probability of a false alarm the threshold is built for, on a stream of any length.
-        Symbol δ.
+        The false-alarm probability δ that the threshold is built for, on a stream of any length.
     threshold : {"paper", "besson", "kaufmann", "lai"}, default "paper"
         `beta(n, delta)`, see `threshold`.
 
@@ -112,6 +89,13 @@ class Glr(Parameters):
     >>> alarms = [n for n, x in enumerate(stream, start=1) if push(state, 0, x)]
     >>> alarms[0], int(state.book[0]["split"])
     (45, 40)
+
+    References
+    ----------
+    Besson, Kaufmann, Maillard, Seznec, "Efficient change-point detection for tackling
+    piecewise-stationary bandits", JMLR 2022 (the test, the threshold `besson`). Maillard, ALT 2019
+    (the threshold `paper`, proved there for the quadratic divergence). Kaufmann and Koolen, JMLR
+    2021 (the threshold `kaufmann`). Romano et al., JMLR 2023 (hulls in change detection).
     """
 
     delta: float = Field(default=0.001, gt=0, lt=1)
@@ -120,25 +104,19 @@ class Glr(Parameters):
     def start(self, n_channels: int) -> GlrState:
         """Allocate the state for ``n_channels`` streams, with room for 256 observations each."""
         return GlrState(
-            book=np.zeros(n_channels, BOOK),
-            hull=np.zeros((n_channels, 2, hull_capacity(256)), VERTEX),
+            book=np.zeros(n_channels, _BOOK),
+            hull=np.zeros((n_channels, 2, _hull_capacity(256)), _VERTEX),
             rule=record(delta=self.delta, threshold=float(THRESHOLDS.index(self.threshold))),
             table=_table(1024),
         )
 
 
 @functools.cache
-def hull_capacity(n: int) -> int:
-    """Return the most vertices one hull of a 0/1 path of n steps can have.
+def _hull_capacity(n: int) -> int:
+    """Return the most vertices one hull of a 0/1 path of n steps can have, about 0.88 n^(2/3).
 
     Hull edges are distinct primitive lattice vectors `(q, p)`, `0 <= p <= q`, whose lengths `q`
-    sum to at most n; taking the shortest first gives the maximum, about 0.88 n^(2/3). The origin
-    is not stored, so there are as many vertices as edges.
-
-    Examples
-    --------
-    >>> hull_capacity(3), hull_capacity(10_000)
-    (2, 409)
+    sum to at most n; taking the shortest first gives the maximum.
     """
     vertices, left, q = 0, n, 1
     while left >= q:
@@ -162,7 +140,7 @@ def _table(length: int) -> NDArray[np.float64]:
 @reserve.register(GlrState)
 def _reserve(state: GlrState, rounds: int) -> GlrState:
     most = 1 << (int(state.book["count"].max(initial=0)) + rounds).bit_length()  # seldom grows
-    more = hull_capacity(most) - state.hull.shape[2]
+    more = _hull_capacity(most) - state.hull.shape[2]
     if more > 0:
         state = state._replace(hull=grown(state.hull, axis=2, more=more))
     wanted = min(_TABLE_END, max(1024, most))
@@ -216,7 +194,7 @@ def _inverse_h(y: float) -> float:
 
 @cold
 def _level(n: int, delta: float, rule: int) -> float:
-    """ln(3 n^1.5 / delta) and its relatives: each threshold's non-decreasing lower bound."""
+    """Return a non-decreasing lower bound of a threshold, such as ln(3 n^1.5 / delta)."""
     if rule == 3:
         return 1.5 * math.log(n) - math.log(delta)
     level = math.log(3.0) + 1.5 * math.log(n) - math.log(delta)
@@ -273,28 +251,17 @@ def _add_corner(state: Any, channel: int, upper: bool, s: int, ones: int) -> Non
 
 @cold
 def _evaluate(state: Any, channel: int) -> bool:
-    """Compute G exactly, decide, and say how long no further evaluation is needed."""
+    """Compute G exactly, decide, and note how long no further evaluation is needed."""
     book = state.book[channel]
     n = book["count"]
     ones = book["ones"]
-    table = state.table
-    whole = _fit(table, ones, n)
-    best = 0.0
-    for side in range(2):
-        for v in range(book["size"][side]):
-            vertex = state.hull[channel, side, v]
-            rest = _fit(table, ones - vertex["ones"], n - vertex["s"])
-            value = vertex["fit"] + rest - whole
-            if value > best:
-                best = value
-                book["split"] = vertex["s"]
-                book["before"] = vertex["ones"]
+    best = _find_split(state, channel, False)
     rule = int(state.rule[0]["threshold"])
     level = _level(n, state.rule[0]["delta"], rule)
     limit = level * (1.0 + 1.0 / n) if rule == 0 else level
     close = _CLOSE + _ROUNDING * n
     if abs(best - limit) < close:
-        best = _evaluate_closely(state, channel)
+        best = _find_split(state, channel, True)
     book["statistic"] = best
     book["patience"] = level - best - close
     for outcome in range(2):
@@ -304,18 +271,22 @@ def _evaluate(state: Any, channel: int) -> bool:
 
 
 @cold
-def _evaluate_closely(state: Any, channel: int) -> float:
-    """G over the hull vertices in kl form, as a scan would compute it."""
+def _find_split(state: Any, channel: int, closely: bool) -> float:
+    """Return G over the hull vertices, from the table or, closely, in kl form as a scan would."""
     book = state.book[channel]
     n = book["count"]
     ones = book["ones"]
-    mean = ones / n
+    whole = _fit(state.table, ones, n)
     best = 0.0
     for side in range(2):
         for v in range(book["size"][side]):
-            s = state.hull[channel, side, v]["s"]
-            k = state.hull[channel, side, v]["ones"]
-            value = s * _kl(k / s, mean) + (n - s) * _kl((ones - k) / (n - s), mean)
+            vertex = state.hull[channel, side, v]
+            s = vertex["s"]
+            k = vertex["ones"]
+            if closely:
+                value = s * _kl(k / s, ones / n) + (n - s) * _kl((ones - k) / (n - s), ones / n)
+            else:
+                value = vertex["fit"] + _fit(state.table, ones - k, n - s) - whole
             if value > best:
                 best = value
                 book["split"] = s

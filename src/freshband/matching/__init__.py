@@ -1,1 +1,1 @@
-"""Matchings: which client gets which of the chosen channels, one rule a file."""
+"""Matchings: which client gets which of the chosen channels, one rule per file."""

@@ -7,38 +7,36 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband.matching.base import match, register
+from freshband.matching.base import (
+    pairs_ranks,
+    rank_clients,
+    register,
+    sort_clients,
+    write_urgency,
+)
 from freshband.parameters import Parameters
-from freshband.ranking import CLIENTS, sort_by
 
-__all__ = ["Age", "AgeState"]
+__all__ = ["Age"]
 
 
-class AgeState(NamedTuple):
-    """Room to sort clients in."""
+@pairs_ranks
+class _AgeState(NamedTuple):
+    """The clients in order."""
 
     clients: NDArray[np.int64]  # (M,)
     lot: NDArray[np.int64]  # (1,) makes ties fall differently in every run
 
 
-@match.register(AgeState)
-def _match(
-    matching: AgeState,
-    t: int,
-    chosen: Any,
-    scores: Any,
-    ages: Any,
-    priorities: Any,
-    rng: Any,
-    assignment: Any,
-) -> None:
-    sort_by(scores[0], t, chosen)
-    clients = matching.clients
-    for j in range(len(clients)):
-        clients[j] = j
-    sort_by(ages, t + CLIENTS + matching.lot[0], clients)
-    for rank in range(len(clients)):
-        assignment[clients[rank]] = chosen[rank]
+@rank_clients.register(_AgeState)
+def _rank_clients(matching: _AgeState, t: int, ages: Any, priorities: Any) -> None:
+    sort_clients(ages, t, matching.lot[0], matching.clients)
+
+
+@write_urgency.register(_AgeState)
+def _write_urgency(matching: _AgeState, ages: Any, out: Any) -> bool:
+    for j in range(len(out)):
+        out[j] = ages[j] * (ages[j] + 1.0)
+    return True
 
 
 @register("age")
@@ -48,7 +46,8 @@ class Age(Parameters):
 
     Solves `maximise sum_i a_i(t-1) mean_{k(i)}` over assignments of the chosen channels (by the
     rearrangement inequality), which is the best single step; for two clients with known means it is
-    also optimal over the infinite horizon (erratum E6).
+    also optimal over the infinite horizon (erratum E6). Where a scheduler scores every link of its
+    own, it solves `maximise sum_i a_i (a_i + 1) score_{i,k(i)}`, an assignment problem.
 
     Notes
     -----
@@ -67,6 +66,6 @@ class Age(Parameters):
     1
     """
 
-    def start(self, n_clients: int, lot: int = 0) -> AgeState:
+    def start(self, n_clients: int, lot: int = 0) -> _AgeState:
         """Allocate the state."""
-        return AgeState(np.arange(n_clients), np.array([lot], np.int64))
+        return _AgeState(np.arange(n_clients), np.array([lot], np.int64))

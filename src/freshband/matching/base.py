@@ -1,36 +1,47 @@
-"""What a matching is: a pure rule from ranked channels, ages and priorities to an assignment."""
+"""What a matching is: a rule that gives the chosen channels to clients.
+
+A matching registers `match`. One that pairs the ranks of channels with the ranks of clients only
+says how it ranks: see `pairs_ranks`.
+"""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
-from freshband._jit import verb
+import numpy as np
+
+from freshband._jit import cold, kernel, verb
+from freshband.matching.assignment import assign
+from freshband.ranking import CLIENTS, sort_by
 from freshband.registry import Registry
 
-__all__ = ["Matching", "RegisteredMatching", "match", "priorities_of", "register", "registry"]
+__all__ = [
+    "Matching",
+    "match",
+    "pairs_ranks",
+    "priorities_of",
+    "rank_channels",
+    "rank_clients",
+    "register",
+    "registry",
+    "sort_clients",
+    "write_urgency",
+]
+
+StateType = TypeVar("StateType", bound=type)
 
 
 class Matching(Protocol):
-    """A rule; its state is room to sort in."""
+    """A rule that gives channels to clients."""
+
+    needs_contributions: ClassVar[bool]  # whether it ranks by what training says; False if left out
 
     def start(self, n_clients: int, lot: int = 0) -> Any:
-        """Allocate the state; ``lot``, drawn once a run, makes ties fall differently in each."""
+        """Allocate the state; ``lot``, drawn once per run, makes ties fall differently in each."""
         ...
 
 
-class RegisteredMatching(Matching, Protocol):
-    """A matching with what registering adds where a class leaves it out.
-
-    Attributes
-    ----------
-    needs_contributions : bool, default False
-        Whether it ranks clients by what training says of them.
-    """
-
-    needs_contributions: ClassVar[bool]
-
-
-registry: Registry[type[Matching]] = Registry(
+registry: Registry[Any] = Registry(
     "matching",
     "freshband.matching",
     needs={
@@ -53,7 +64,7 @@ def match(
     rng: Any,
     assignment: Any,
 ) -> None:
-    """Give every client one of the chosen channels.
+    """Give the chosen channels to clients.
 
     Parameters
     ----------
@@ -63,18 +74,94 @@ def match(
     chosen : int64 array, shape (M,)
         The channels to hand out; may be reordered.
     scores : float64 array, shape (1, N) or (M, N)
-        The key channels are ranked by, higher is better.
+        The key channels are ranked by, higher is better: one row for all clients, or one each.
     ages : int64 array, shape (M,)
         Ages at the end of the round before.
     priorities : float64 array, shape (M,)
         What training says of each client, higher is more important; zeros without training.
     rng : numpy Generator
     assignment : int64 array, shape (M,)
-        Filled with a channel per client.
+        To be filled with the channel of each client. It holds -1 everywhere when it is given; a
+        client that keeps -1 does not send in this round.
     """
+
+
+def pairs_ranks(state_type: StateType) -> StateType:
+    """Let the client of rank r have the channel of rank r (class decorator).
+
+    The state has a field ``clients``, shape (M,), and registers `rank_clients`. Where links differ
+    and it registers `write_urgency`, the sum of urgency times score is maximised instead.
+    """
+    match.register(state_type)(_pair_ranks)
+    return state_type
+
+
+def _pair_ranks(
+    matching: Any,
+    t: int,
+    chosen: Any,
+    scores: Any,
+    ages: Any,
+    priorities: Any,
+    rng: Any,
+    assignment: Any,
+) -> None:
+    rank_channels(matching, t, scores, rng, chosen)
+    rank_clients(matching, t, ages, priorities)
+    if len(scores) > 1 and _serve_urgent(matching, chosen, scores, ages, assignment):
+        return
+    for rank in range(len(chosen)):
+        assignment[matching.clients[rank]] = chosen[rank]
+
+
+@verb
+def rank_channels(matching: Any, t: int, scores: Any, rng: Any, chosen: Any) -> None:
+    """Sort the chosen channels, the best first: by default by score, summed over the clients."""
+    if len(scores) == 1:
+        sort_by(scores[0], t, chosen)
+    else:
+        _sort_by_sums(scores, t, chosen)
+
+
+@verb
+def rank_clients(matching: Any, t: int, ages: Any, priorities: Any) -> None:
+    """Sort ``matching.clients``, the first to be served first; by default leave them in place."""
+
+
+@verb
+def write_urgency(matching: Any, ages: Any, out: Any) -> bool:
+    """Write the urgency of each client, shape (M,); return whether this matching goes by it."""
+    return False
+
+
+@kernel
+def sort_clients(keys: Any, t: int, lot: int, clients: Any) -> None:
+    """Sort all clients by decreasing key; their ties fall independently of the channels'."""
+    for j in range(len(clients)):
+        clients[j] = j
+    sort_by(keys, t + CLIENTS + lot, clients)
+
+
+@cold
+def _sort_by_sums(scores: Any, t: int, chosen: Any) -> None:
+    sums = np.zeros(scores.shape[1])
+    for j in range(len(scores)):
+        for channel in range(len(sums)):
+            sums[channel] += scores[j, channel]
+    sort_by(sums, t, chosen)
+
+
+@cold
+def _serve_urgent(matching: Any, chosen: Any, scores: Any, ages: Any, assignment: Any) -> bool:
+    """Maximise the sum of urgency times score, or return False if urgency does not decide."""
+    urgency = np.zeros(len(ages))
+    if not write_urgency(matching, ages, urgency):
+        return False
+    assign(urgency, scores, matching.clients, chosen, assignment)
+    return True
 
 
 @verb
 def priorities_of(matching: Any, out: Any) -> bool:
-    """Write the clients' priorities in the last plan, shape (M,), if there are any: say whether."""
+    """Write the clients' priorities in the last plan, shape (M,); return whether there are any."""
     return False

@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband.matching.base import match, register
+from freshband.matching.base import pairs_ranks, register
 from freshband.parameters import Parameters
-from freshband.ranking import sort_by
+from freshband.states import not_saved
 
-__all__ = ["Fixed", "FixedState"]
-
-
-class FixedState(NamedTuple):
-    """Nothing to remember."""
-
-    unused: NDArray[np.int64]  # (0,) compiled states hold at least one array
+__all__ = ["Fixed"]
 
 
-@match.register(FixedState)
-def _match(
-    matching: FixedState,
-    t: int,
-    chosen: Any,
-    scores: Any,
-    ages: Any,
-    priorities: Any,
-    rng: Any,
-    assignment: Any,
-) -> None:
-    sort_by(scores[0], t, chosen)
-    for j in range(len(chosen)):
-        assignment[j] = chosen[j]
+@pairs_ranks
+class _FixedState(NamedTuple):
+    """The clients in order."""
+
+    clients: NDArray[np.int64]  # (M,)
+
+
+not_saved(_FixedState, "clients")
 
 
 @register("fixed")
@@ -41,8 +29,7 @@ def _match(
 class Fixed(Parameters):
     """Client j always gets the j-th ranked channel.
 
-    The assignment of equation (27) in the proof of Lemma 3. It maximises nothing over time and is
-    unfair on purpose: a yardstick.
+    The assignment of equation (27) in the proof of Lemma 3: unfair, and only for comparison.
 
     Notes
     -----
@@ -59,6 +46,6 @@ class Fixed(Parameters):
     [1, 0]
     """
 
-    def start(self, n_clients: int, lot: int = 0) -> FixedState:
+    def start(self, n_clients: int, lot: int = 0) -> _FixedState:
         """Allocate the state."""
-        return FixedState(np.zeros(0, np.int64))
+        return _FixedState(np.arange(n_clients))

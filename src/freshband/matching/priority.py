@@ -1,4 +1,4 @@
-"""Priority matching: who matters most, and who waited longest, section V of the paper."""
+"""Priority matching: by contribution and age of the clients, section V of the paper."""
 
 from __future__ import annotations
 
@@ -9,19 +9,26 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from freshband._jit import kernel
-from freshband.matching.base import match, priorities_of, register
+from freshband.matching.base import (
+    pairs_ranks,
+    priorities_of,
+    rank_clients,
+    register,
+    sort_clients,
+    write_urgency,
+)
 from freshband.parameters import Parameters
-from freshband.ranking import CLIENTS, sort_by
 from freshband.states import record
 
-__all__ = ["Priority", "PriorityState"]
+__all__ = ["Priority"]
 
 _SCALES = ("sum", "none", "running_max", "minmax")
 _PEAKS = np.dtype([(name, np.float64) for name in ("spread", "age", "worth")])
 
 
-class PriorityState(NamedTuple):
-    """Running maxima, and room to sort clients in; W is the window, at least 1 row."""
+@pairs_ranks
+class _PriorityState(NamedTuple):
+    """Running maxima, and the clients in order; W is the window, at least 1."""
 
     clients: NDArray[np.int64]  # (M,)
     priority: NDArray[np.float64]  # (M,) λ_i of the last round
@@ -46,7 +53,7 @@ def _peak(recent: Any, windowed: bool, t: int, value: float) -> float:
 
 @kernel
 def _write_contributions(matching: Any, t: int, contributions: Any) -> None:
-    """Write the contributions on the scale asked for into ``priority``."""
+    """Write the contributions on the specified scale into ``priority``."""
     low, high, total = contributions[0], contributions[0], 0.0
     for j in range(len(contributions)):
         low = min(low, contributions[j])
@@ -65,17 +72,8 @@ def _write_contributions(matching: Any, t: int, contributions: Any) -> None:
         matching.priority[j] = worth
 
 
-@match.register(PriorityState)
-def _match(
-    matching: PriorityState,
-    t: int,
-    chosen: Any,
-    scores: Any,
-    ages: Any,
-    priorities: Any,
-    rng: Any,
-    assignment: Any,
-) -> None:
+@rank_clients.register(_PriorityState)
+def _rank_clients(matching: _PriorityState, t: int, ages: Any, priorities: Any) -> None:
     n_clients = len(ages)
     total, oldest = 0.0, 0.0
     for j in range(n_clients):
@@ -92,18 +90,19 @@ def _match(
     for j in range(n_clients):
         worth = matching.priority[j]
         matching.priority[j] = (1.0 - beta) * worth + beta * (ages[j] / oldest_ever)
-        matching.clients[j] = j
-    sort_by(scores[0], t, chosen)
-    sort_by(matching.priority, t + CLIENTS + matching.lot[0], matching.clients)
-    for rank in range(n_clients):
-        assignment[matching.clients[rank]] = chosen[rank]
+    sort_clients(matching.priority, t, matching.lot[0], matching.clients)
 
 
-@priorities_of.register(PriorityState)
-def _priorities(matching: PriorityState, out: Any) -> bool:
+@priorities_of.register(_PriorityState)
+def _priorities(matching: _PriorityState, out: Any) -> bool:
     for j in range(len(out)):
         out[j] = matching.priority[j]
     return True
+
+
+@write_urgency.register(_PriorityState)
+def _write_urgency(matching: _PriorityState, ages: Any, out: Any) -> bool:
+    return priorities_of(matching, out)  # type: ignore[no-any-return]
 
 
 @register("priority")
@@ -120,25 +119,24 @@ class Priority(Parameters):
     Parameters
     ----------
     beta : float in [0, 1], default 0.9
-        How far age may outweigh contribution, β.
+        The largest weight of age, β.
     contribution_scale : {"sum", "none", "running_max", "minmax"}, default "sum"
-        Contributions as shares of their sum (ζ of (43)), as they are (printed), by their largest
-        value so far, or stretched to [0, 1] each round.
+        Whether contributions count as shares of their sum (ζ of (43)), as they are (printed),
+        divided by their largest value so far, or stretched to [0, 1] in each round.
     norm_window : int >= 1 or None, default 1
-        Take the maxima over the last so many rounds, this one included; None is over all, as
-        printed.
+        The number of last rounds, this one included, that maxima are taken over; None is all of
+        them, as printed.
 
     Notes
     -----
     With the defaults the oldest goes first and contribution decides among clients of the same age,
     of which there are many: a difference of one round weighs `0.9 / max a`, contributions `0.1 C`.
-    So ages are as even as with `age`, and what contributions give comes on top; measured on the
-    page about training, where the other settings are shown beside it.
+    So ages are as even as with `age`. The page about training compares the settings.
 
     **Deviations** (erratum E8). (1) β is not given in the paper. (2) `C` lies in [0, 2] and the
     normalised age in (0, 1], so as printed contributions drown ages; the default scale makes both
     comparable. (3) As printed, `max V` and `max a` run over all rounds: after one bad spell both
-    ratios stay small, and so does the say of ages; the default looks at the present round.
+    ratios, and so the weight of ages, stay small; the default looks at the present round.
     (4) `V_t / max V` is 0/0 while ages are even, and read as 0: then contribution alone decides.
 
     Examples
@@ -158,9 +156,9 @@ class Priority(Parameters):
     contribution_scale: Literal["sum", "none", "running_max", "minmax"] = "sum"
     norm_window: int | None = Field(default=1, ge=1)
 
-    def start(self, n_clients: int, lot: int = 0) -> PriorityState:
+    def start(self, n_clients: int, lot: int = 0) -> _PriorityState:
         """Allocate the state."""
-        return PriorityState(
+        return _PriorityState(
             clients=np.arange(n_clients),
             priority=np.zeros(n_clients),
             recent=np.zeros(self.norm_window or 1, _PEAKS),

@@ -1,4 +1,4 @@
-"""Random matching: chosen channels are dealt out by lot."""
+"""Random matching: chosen channels are dealt out at random."""
 
 from __future__ import annotations
 
@@ -7,39 +7,34 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband.matching.base import match, register
+from freshband.matching.base import pairs_ranks, rank_channels, register
 from freshband.parameters import Parameters
+from freshband.ranking import draw_to_front
+from freshband.states import not_saved
 
-__all__ = ["Random", "RandomMatchingState"]
-
-
-class RandomMatchingState(NamedTuple):
-    """Nothing to remember."""
-
-    unused: NDArray[np.int64]  # (0,) compiled states hold at least one array
+__all__ = ["RandomMatching"]
 
 
-@match.register(RandomMatchingState)
-def _match(
-    matching: RandomMatchingState,
-    t: int,
-    chosen: Any,
-    scores: Any,
-    ages: Any,
-    priorities: Any,
-    rng: Any,
-    assignment: Any,
+@pairs_ranks
+class _RandomMatchingState(NamedTuple):
+    """The clients in order."""
+
+    clients: NDArray[np.int64]  # (M,)
+
+
+not_saved(_RandomMatchingState, "clients")
+
+
+@rank_channels.register(_RandomMatchingState)
+def _rank_channels(
+    matching: _RandomMatchingState, t: int, scores: Any, rng: Any, chosen: Any
 ) -> None:
-    n_clients = len(chosen)
-    for j in range(n_clients):
-        other = j + int(rng.random() * (n_clients - j))
-        chosen[j], chosen[other] = chosen[other], chosen[j]
-        assignment[j] = chosen[j]
+    draw_to_front(chosen, rng, 0, len(chosen))
 
 
 @register("random")
 @final
-class Random(Parameters):
+class RandomMatching(Parameters):
     """Chosen channels are dealt out uniformly at random.
 
     Every permutation is equally likely: the paper's baseline matching.
@@ -56,6 +51,6 @@ class Random(Parameters):
     [0, 1, 2]
     """
 
-    def start(self, n_clients: int, lot: int = 0) -> RandomMatchingState:
+    def start(self, n_clients: int, lot: int = 0) -> _RandomMatchingState:
         """Allocate the state."""
-        return RandomMatchingState(np.zeros(0, np.int64))
+        return _RandomMatchingState(np.arange(n_clients))

@@ -7,34 +7,28 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband.matching.base import match, register
+from freshband.matching.base import pairs_ranks, rank_clients, register
 from freshband.parameters import Parameters
-from freshband.ranking import sort_by
+from freshband.states import not_saved
 
-__all__ = ["Rotate", "RotateState"]
-
-
-class RotateState(NamedTuple):
-    """Nothing to remember."""
-
-    unused: NDArray[np.int64]  # (0,) compiled states hold at least one array
+__all__ = ["Rotate"]
 
 
-@match.register(RotateState)
-def _match(
-    matching: RotateState,
-    t: int,
-    chosen: Any,
-    scores: Any,
-    ages: Any,
-    priorities: Any,
-    rng: Any,
-    assignment: Any,
-) -> None:
-    sort_by(scores[0], t, chosen)
-    n_clients = len(chosen)
+@pairs_ranks
+class _RotateState(NamedTuple):
+    """The clients in order."""
+
+    clients: NDArray[np.int64]  # (M,)
+
+
+not_saved(_RotateState, "clients")
+
+
+@rank_clients.register(_RotateState)
+def _rank_clients(matching: _RotateState, t: int, ages: Any, priorities: Any) -> None:
+    n_clients = len(matching.clients)
     for j in range(n_clients):
-        assignment[j] = chosen[(j + 1 + t) % n_clients]
+        matching.clients[(j + 1 + t) % n_clients] = j
 
 
 @register("rotate")
@@ -42,8 +36,8 @@ def _match(
 class Rotate(Parameters):
     """Clients take turns: client j gets the `((j + t) mod M)`-th ranked channel.
 
-    Equal shares of every rank, in a fixed cycle. It solves no program: it is the printed rule
-    (Algorithm 2, line 10) and the one Lemma 3 assumes.
+    Every client has every rank equally often, in a fixed cycle: the printed rule (Algorithm 2, line
+    10), which Lemma 3 assumes.
 
     Notes
     -----
@@ -64,6 +58,6 @@ class Rotate(Parameters):
     [[0, 1], [1, 0]]
     """
 
-    def start(self, n_clients: int, lot: int = 0) -> RotateState:
+    def start(self, n_clients: int, lot: int = 0) -> _RotateState:
         """Allocate the state."""
-        return RotateState(np.zeros(0, np.int64))
+        return _RotateState(np.arange(n_clients))

@@ -1,1 +1,1 @@
-"""Schedulers: which M of N channels to use this round, one policy a file."""
+"""Schedulers: which M of N channels to use this round, one policy per file."""

@@ -1,6 +1,7 @@
 """AoI-aware rules: when information grows old, exploit (erratum E16).
 
-Both rules wrap any scheduler and use its historical means. Written ``+aa-sum`` and ``+aa``.
+Both rules wrap any scheduler and use its historical means; a client that the matching left without
+a channel stays without one. They are written ``+aa-sum`` and ``+aa``.
 
 ``sum`` (section IV)
     When the ages add up to more than `sum of 1/mean_k over the M best channels`, this round uses
@@ -8,10 +9,9 @@ Both rules wrap any scheduler and use its historical means. Written ``+aa-sum`` 
     sum those channels would sustain. What the scheduler would have played, a forced sweep included,
     does not happen in such a round.
 ``per_client`` (section VI)
-    Every client older than `h(t) = 1 / max mean_k` takes, oldest first, the best channel by
-    historical mean still free; the rest keep what they were given, and those whose channel was
-    taken get the next best by the scheduler's own key. With one client this is the rule of the AoI
-    bandits of Bhandari, Fatale et al.
+    Every client older than `h(t) = 1 / max mean_k` takes, oldest first, the free channel of the
+    best historical mean; clients whose channel was taken get the next best by the scheduler's own
+    key. With one client this is the rule of the AoI bandits of Bhandari, Fatale et al.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RULES = ("sum", "per_client")
 
 
 class AoIAwareState(NamedTuple):
-    """Any scheduler's state, and room to think."""
+    """Any scheduler's state, and arrays to compute in."""
 
     inner: Any
     mean: NDArray[np.float64]  # (N,) historical means
@@ -78,8 +78,9 @@ def _select(scheduler: AoIAwareState, t: int, ages: Any, rng: Any, chosen: Any) 
 @score.register(AoIAwareState)
 def _score(scheduler: AoIAwareState, t: int, scores: Any) -> None:
     if scheduler.rule[0]["acts"] == 1:
-        for channel in range(scores.shape[1]):
-            scores[0, channel] = scheduler.mean[channel]
+        for row in range(len(scores)):
+            for channel in range(scores.shape[1]):
+                scores[row, channel] = scheduler.mean[channel]
     else:
         score(scheduler.inner, t, scores)
 
@@ -100,7 +101,7 @@ def _override(
     limit = 1.0 / best if best > 0.0 else math.inf
     late = 0
     for j in range(n_clients):
-        if ages[j] > limit:
+        if ages[j] > limit and assignment[j] >= 0:  # only clients that send at all
             overridden[j] = 1
             scheduler.clients[late] = j
             late += 1
@@ -118,7 +119,7 @@ def _jump_queue(
     overridden: Any,
     late: int,
 ) -> None:
-    """Give late clients the best means, oldest first; repair what that takes from others."""
+    """Give late clients the channels of the best means, oldest first; replace those of others."""
     taken = scheduler.taken
     for channel in range(len(taken)):
         taken[channel] = 0
@@ -138,15 +139,18 @@ def _jump_queue(
             else:
                 taken[assignment[j]] = 1
     if robbed > 0:
-        for channel in range(len(taken)):
-            scheduler.spare[channel] = channel
-        sort_by(scores[0], t, scheduler.spare)
         next_spare = 0
         for rank in range(robbed):
+            client = scheduler.clients[rank]
+            if rank == 0 or len(scores) > 1:  # one ranking for all, or one per client
+                next_spare = 0
+                for channel in range(len(taken)):
+                    scheduler.spare[channel] = channel
+                sort_by(scores[client if len(scores) > 1 else 0], t, scheduler.spare)
             while taken[scheduler.spare[next_spare]] == 1:
                 next_spare += 1
             channel = scheduler.spare[next_spare]
-            assignment[scheduler.clients[rank]] = channel
+            assignment[client] = channel
             taken[channel] = 1
 
 

@@ -1,15 +1,13 @@
 """What a scheduler is: a frozen class of hyper-parameters, a state, and a few verbs.
 
-A scheduler chooses, each round, which M of N channels to use, and learns from acknowledgements.
-Adding one is adding a file here: a ``State(NamedTuple)`` of arrays, versions of the verbs below for
-it, and a class registered under a name. Command line, contract tests, benchmark row and
-documentation page follow from the registration.
+Each round it chooses which M of N channels to use, and learns from acknowledgements. The page "Add
+your own scheduler" of the documentation walks through one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,13 +16,15 @@ from freshband.errors import ParameterError
 from freshband.registry import Registry
 
 __all__ = [
+    "DEFAULT",
     "Matchings",
     "Presets",
-    "RegisteredScheduler",
     "Scheduler",
     "means",
     "needed_horizon",
     "override",
+    "ranks_by_means",
+    "read_preset",
     "register",
     "registry",
     "reveal",
@@ -34,6 +34,9 @@ __all__ = [
 ]
 
 
+DEFAULT: Final = "default"
+
+StateType = TypeVar("StateType", bound=type)
 Presets = Mapping[str, Mapping[str, Any]]
 Matchings = Mapping[str, str]
 
@@ -41,17 +44,22 @@ Matchings = Mapping[str, str]
 class Scheduler(Protocol):
     """Hyper-parameters of a policy; everything mutable lives in the state it allocates.
 
+    What a class leaves out, apart from `start`, is added when it is registered.
+
     Attributes
     ----------
     presets : mapping of str to dict
-        Named settings, such as ``{"paper": {"gamma": "paper"}}``. The defaults are the preset
-        ``corrected``, present everywhere.
+        Named settings, such as ``{"paper": {"gamma": "paper"}}``; ``default``, which sets nothing,
+        is added to them.
     matchings : mapping of str to str
-        The default matching of each preset that does not use ``age``.
+        The matching of each preset whose matching is not ``age``.
+    client_scores : bool, default False
+        Whether `score` writes a row per client, shape (M, N), because links differ.
     """
 
     presets: ClassVar[Presets]
     matchings: ClassVar[Matchings]
+    client_scores: ClassVar[bool]
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
@@ -59,25 +67,37 @@ class Scheduler(Protocol):
         """Allocate the state. ``horizon`` is the number of rounds T, or None if unknown."""
         ...
 
-
-class RegisteredScheduler(Scheduler, Protocol):
-    """A scheduler with what registering adds where a class leaves it out."""
-
     def refuses(self, aware: str) -> str | None:
         """Return why these parameters do not go with an AoI-aware rule; by default they do."""
         ...
 
 
-registry: Registry[type[Scheduler]] = Registry(
+def read_preset(name: str) -> str:
+    """Return the name of a preset as it is spelled now."""
+    return DEFAULT if name == "corrected" else name
+
+
+def _complete_presets(kind: Any) -> None:
+    """Add the preset ``default``, which a class may also declare itself, under its old name too."""
+    declared = {read_preset(name): values for name, values in kind.presets.items()}
+    kind.presets = {DEFAULT: {}, **declared}
+    kind.matchings = {read_preset(name): rule for name, rule in kind.matchings.items()}
+
+
+registry: Registry[Any] = Registry(
     "scheduler",
     "freshband.schedulers",
     needs={
         "model_fields": "derive it from freshband.parameters.Parameters",
-        "presets": "named settings, at least presets: ClassVar[Presets] = {'corrected': {}}",
-        "matchings": "default matchings by preset, matchings: ClassVar[Matchings] = {} for 'age'",
         "start": "a method that allocates the state",
     },
-    defaults={"refuses": lambda scheduler, aware: None},
+    defaults={
+        "presets": {},
+        "matchings": {},
+        "client_scores": False,
+        "refuses": lambda scheduler, aware: None,
+    },
+    complete=_complete_presets,
 )
 register = registry.register
 
@@ -87,31 +107,22 @@ def needed_horizon(horizon: int | None, what: str) -> int:
     if horizon is None:
         raise ParameterError(
             f"{what} needs the number of rounds in advance: pass horizon=T, "
-            "or use the horizon-free preset 'corrected'"
+            f"or use the preset {DEFAULT!r}, which does not"
         )
     return horizon
 
 
 @verb
 def select(scheduler: Any, t: int, ages: Any, rng: Any, chosen: Any) -> None:
-    """Choose this round's channels.
+    """Fill ``chosen``, shape (M,), with distinct channels for round ``t`` >= 1, in any order.
 
-    Parameters
-    ----------
-    scheduler : state
-    t : int
-        The round, counted from 1.
-    ages : int64 array, shape (M,)
-        Ages at the end of the round before, equation (8).
-    rng : numpy Generator
-    chosen : int64 array, shape (M,)
-        Filled with M distinct channels, in any order.
+    ``ages``, shape (M,), are those at the end of the round before, equation (8).
     """
 
 
 @verb
 def score(scheduler: Any, t: int, scores: Any) -> None:
-    """Write the key by which chosen channels are ranked; shape (1, N), or (M, N) by client."""
+    """Write the key by which chosen channels are ranked, shape (1, N) or, per client, (M, N)."""
 
 
 @verb
@@ -123,24 +134,15 @@ def means(scheduler: Any, out: Any) -> None:
 def override(
     scheduler: Any, t: int, ages: Any, scores: Any, assignment: Any, overridden: Any
 ) -> None:
-    """Change the assignment after matching; set ``overridden`` to 1 for clients that jumped in."""
+    """Change the assignment after matching; set ``overridden`` to 1 for the clients it changed."""
 
 
 @verb
 def update(scheduler: Any, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
     """Learn from a round; return the channel whose change was detected, or -1.
 
-    Parameters
-    ----------
-    scheduler : state
-    t : int
-        The round, counted from 1.
-    assignment : int64 array, shape (M,)
-        The channel of each client, -1 for idle.
-    outcome : int8 array, shape (M,)
-        1 delivered, 0 lost, -1 unknown.
-    overridden : int8 array, shape (M,)
-        1 where `override` acted.
+    Arrays have the shape (M,): ``assignment`` holds channels, -1 for none; ``outcome`` 1 delivered,
+    0 lost, -1 unknown or nothing sent; ``overridden`` 1 where `override` acted.
     """
     return -1
 
@@ -148,3 +150,13 @@ def update(scheduler: Any, t: int, assignment: Any, outcome: Any, overridden: An
 @verb
 def reveal(scheduler: Any, true_means: Any, states: Any) -> None:
     """Show the truth of the coming round, shapes (N,): only oracles look."""
+
+
+def ranks_by_means(state_type: StateType) -> StateType:
+    """Let historical means rank the chosen channels, for all clients alike (class decorator)."""
+
+    @score.register(state_type)
+    def _score(scheduler: Any, t: int, scores: Any) -> None:
+        means(scheduler, scores[0])
+
+    return state_type

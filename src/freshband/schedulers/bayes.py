@@ -1,19 +1,16 @@
-"""An exact Bayes filter for channels that switch, without being told how often or together.
+"""An exact Bayes filter for channels that switch, at an unknown rate, alone or all together.
 
-A channel's mean stays as it is, then is drawn anew; what matters is when its present segment began.
-For each possible beginning the filter keeps the successes and losses since, which is all a Beta
-posterior needs, and a weight. A round multiplies the weights by how well each beginning predicted
-what came back, and moves a share of them, the hazard, to "began just now".
-
-Nobody knows the hazard, nor whether channels switch alone or all together (the paper's
-breakpoints). So there is a filter for each of a few hazards and for both ways, and they are
-trusted by how well they predict.
+A channel's mean is constant for a segment, then is drawn anew. For each possible beginning of the
+present segment the filter keeps a weight and the successes and losses since. A round multiplies the
+weights by how well each beginning predicted what came back, and moves a share of them, the hazard,
+to "began just now". There is a filter for each of a few hazards, and for channels that switch alone
+and together (the paper's breakpoints); each is trusted by how well it predicts.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +19,13 @@ from pydantic import Field
 from freshband._jit import cold, kernel
 from freshband.parameters import Parameters
 from freshband.ranking import take_best
-from freshband.schedulers.base import Matchings, Presets, means, register, score, select, update
+from freshband.schedulers.base import means, ranks_by_means, register, select, update
 from freshband.states import not_saved
 
-__all__ = ["Bayes", "BayesState", "Segments"]
+__all__ = ["Bayes"]
 
 _HAZARDS = (1e-4, 1e-3, 1e-2, 0.05, 0.2)  # a mean lasts from 5 rounds to longer than most runs
-_FORGET = 1e-3  # share of the trust handed round evenly, so that it can come back
+_FORGET = 1e-3  # share of the trust that is spread evenly, so that it can come back
 _MANY = 32  # outcomes after which likelihoods are rescaled: (1/10^9)^32 is still a number
 _FAR = 1000  # powers of two beyond which a product of likelihoods is no longer multiplied out
 _CLOSE = 2.0**-20  # what is left of a weight of nearly 1 is summed, not subtracted, below this
@@ -36,38 +33,39 @@ _LOG_2 = math.log(2.0)
 _ALONE, _TOGETHER = 0, 1
 
 
-class Segments(NamedTuple):
+class _Segments(NamedTuple):
     """Possible beginnings of the present segment: K of them, for G groups that switch as one."""
 
     wins: NDArray[np.float64]  # (N, K) successes of a channel since a beginning
     tries: NDArray[np.float64]  # (N, K)
     weight: NDArray[np.float64]  # (G, H, K) probability of a beginning under a hazard
     fresh: NDArray[np.int64]  # (G,) the beginning after which nothing was heard yet
-    room: NDArray[np.float64]  # (K,) to compute in
+    room: NDArray[np.float64]  # (K,) scratch
     power: NDArray[np.int64]  # (K,) powers of two taken out of ``room``
 
 
-not_saved(Segments, "power")  # empty between rounds
+not_saved(_Segments, "power")  # empty between rounds
 
 
-class BayesState(NamedTuple):
+@ranks_by_means
+class _BayesState(NamedTuple):
     """The filters, how far each is trusted, and what they say together."""
 
     hazards: NDArray[np.float64]  # (H,)
     trust: NDArray[np.float64]  # (2, H) in channels switching alone and together, at a hazard
     evidence: NDArray[np.float64]  # (2, H) log-likelihood of a round
-    alone: Segments
-    together: Segments
+    alone: _Segments
+    together: _Segments
     heard: NDArray[np.int8]  # (N,) what came back this round, -1 for nothing
     mean: NDArray[np.float64]  # (N,) posterior mean
     values: NDArray[np.float64]  # (N,) index
     optimism: NDArray[np.float64]  # (1,) c
 
 
-def _start_segments(n_channels: int, groups: int, slots: int) -> Segments:
+def _start_segments(n_channels: int, groups: int, slots: int) -> _Segments:
     weight = np.zeros((groups, len(_HAZARDS), slots))
     weight[:, :, 0] = 1.0
-    return Segments(
+    return _Segments(
         wins=np.zeros((n_channels, slots)),
         tries=np.zeros((n_channels, slots)),
         weight=weight,
@@ -103,7 +101,7 @@ def _take_out_powers(likelihood: Any, power: Any) -> None:
 
 @kernel
 def _put_back_powers(likelihood: Any, power: Any) -> bool:
-    """Multiply the powers of two back in where all products stay numbers; say whether they do."""
+    """Multiply the powers of two back in if all products stay finite; return whether they do."""
     for k in range(len(power)):
         if power[k] > _FAR:
             return False
@@ -116,8 +114,7 @@ def _put_back_powers(likelihood: Any, power: Any) -> bool:
 def _reweigh_far(weight: Any, likelihood: Any, power: Any, evidence: Any) -> None:
     """Do what `_reweigh` does where likelihoods leave the range of a double.
 
-    The largest product of weight and likelihood decides what all are divided by, so that it is
-    never lost; those that vanish beside it are 2^1000 times smaller.
+    All products are divided by the largest; those that vanish are 2^1000 times smaller.
     """
     _take_out_powers(likelihood, power)
     hazards, slots = weight.shape
@@ -155,7 +152,7 @@ def _pool(weight: Any, trust: Any, pooled: Any) -> None:
 
 @kernel
 def _begin(weight: Any, hazards: Any, trust: Any, pooled: Any) -> int:
-    """Give up the least likely beginning for a fresh one, and return its place."""
+    """Replace the least likely beginning by a fresh one, and return its place."""
     _pool(weight, trust, pooled)
     fresh = 0
     for k in range(1, len(pooled)):
@@ -240,7 +237,7 @@ def _predict(segments: Any, trust: Any, mean: Any, square: Any) -> None:
 
 @kernel
 def _weigh_filters(trust: Any, evidence: Any) -> None:
-    """Trust the filters by what they predicted, and hand a little round evenly."""
+    """Trust the filters by what they predicted; a little trust is spread evenly."""
     ways, hazards = trust.shape
     best = -math.inf
     for way in range(ways):
@@ -256,25 +253,19 @@ def _weigh_filters(trust: Any, evidence: Any) -> None:
             trust[way, h] = (1.0 - _FORGET) * trust[way, h] / total + _FORGET / (ways * hazards)
 
 
-@select.register(BayesState)
-def _select(scheduler: BayesState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+@select.register(_BayesState)
+def _select(scheduler: _BayesState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     take_best(scheduler.values, t, chosen)
 
 
-@score.register(BayesState)
-def _score(scheduler: BayesState, t: int, scores: Any) -> None:
-    for channel in range(scores.shape[1]):
-        scores[0, channel] = scheduler.mean[channel]
-
-
-@means.register(BayesState)
-def _means(scheduler: BayesState, out: Any) -> None:
+@means.register(_BayesState)
+def _means(scheduler: _BayesState, out: Any) -> None:
     for channel in range(len(out)):
         out[channel] = scheduler.mean[channel]
 
 
-@update.register(BayesState)
-def _update(scheduler: BayesState, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
+@update.register(_BayesState)
+def _update(scheduler: _BayesState, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
     heard, trust, evidence = scheduler.heard, scheduler.trust, scheduler.evidence
     for channel in range(len(heard)):
         heard[channel] = -1
@@ -305,23 +296,22 @@ def _update(scheduler: BayesState, t: int, assignment: Any, outcome: Any, overri
 class Bayes(Parameters):
     """Bayes filter of switching channels: the M largest of posterior mean + c standard deviations.
 
-    Finds out by itself how often channels switch, from every five rounds to never, and whether one
-    by one or all at once; there is nothing to tune to the air and no horizon to know.
+    Finds out how often channels switch, from every five rounds to never, and whether one by one or
+    all at once; nothing has to be tuned to the channels, and no horizon is needed.
 
     Parameters
     ----------
     optimism : float >= 0, default 1.5
-        The `c` of the index. 0 never explores for its own sake, which is enough where most
-        channels are in use; more pays over many rounds.
+        The `c` of the index. 0 explores only by chance, which is enough where most channels are in
+        use; larger values pay off over many rounds.
     slots : int >= 2, default 32
-        Beginnings kept for a segment, K; the least likely is given up for a new one.
+        The number of beginnings kept per segment, K; a new one replaces the least likely.
 
     Notes
     -----
     **Deviations.** Not in the paper. Ranks by posterior mean where the paper ranks by (31).
 
-    A round costs `O(N H K)` for `H` = 5 hazards: microseconds for tens of channels, twenty times
-    as much as `glr-cucb`.
+    A round costs `O(N H K)` for `H` = 5 hazards, twenty times as much as `glr-cucb`.
 
     Examples
     --------
@@ -341,18 +331,15 @@ class Bayes(Parameters):
     Herbster, Warmuth, "Tracking the best expert", Machine Learning 1998 (forgetting the trust).
     """
 
-    presets: ClassVar[Presets] = {"corrected": {}}
-    matchings: ClassVar[Matchings] = {}
-
     optimism: float = Field(default=1.5, ge=0)
     slots: int = Field(default=32, ge=2)
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> BayesState:
+    ) -> _BayesState:
         """Allocate the state."""
         n_filters = 2 * len(_HAZARDS)
-        return BayesState(
+        return _BayesState(
             hazards=np.array(_HAZARDS),
             trust=np.full((2, len(_HAZARDS)), 1.0 / n_filters),
             evidence=np.zeros((2, len(_HAZARDS))),

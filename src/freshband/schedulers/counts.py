@@ -1,8 +1,7 @@
 """Semi-bandit statistics: how often each channel was heard, and how often it was Good.
 
-Lifetime means by default (equation (31)); over the last ``window`` rounds, or discounted by
-``discount`` a round, when asked for (erratum E17). Sliding-window and discounted UCB are `cucb`
-with these options.
+Lifetime means by default (equation (31)); optionally over the last ``window`` rounds, or discounted
+by a factor per round (erratum E17).
 """
 
 from __future__ import annotations
@@ -14,10 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freshband._jit import kernel
+from freshband.schedulers.base import StateType, means, ranks_by_means, update
 
-__all__ = ["UNHEARD", "Counts", "absorb", "clear", "clear_all", "keep", "start_counts"]
+__all__ = [
+    "Counts",
+    "absorb",
+    "clear",
+    "clear_all",
+    "keep",
+    "learns_means",
+    "start_counts",
+]
 
-UNHEARD = 0.5  # the mean of a channel never heard, erratum E17
+_UNHEARD = 0.5  # the mean of a channel never heard, erratum E17
 _FADED = 1e-9  # a discounted count below this is no observation any more
 
 
@@ -30,7 +38,7 @@ class Counts(NamedTuple):
     width: NDArray[np.float64]  # (N,) 1 / sqrt(D_k), kept so that an index costs no root
     ring_channel: NDArray[np.int64]  # (W, M) what was played in the last W rounds
     ring_outcome: NDArray[np.int8]  # (W, M) and what came back, -1 for nothing
-    discount: NDArray[np.float64]  # (1,) factor a round, 1 for none
+    discount: NDArray[np.float64]  # (1,) factor per round, 1 for none
 
 
 def start_counts(
@@ -41,7 +49,7 @@ def start_counts(
     return Counts(
         pulls=np.zeros(n_channels),
         wins=np.zeros(n_channels),
-        mean=np.full(n_channels, UNHEARD),
+        mean=np.full(n_channels, _UNHEARD),
         width=np.full(n_channels, np.inf),
         ring_channel=np.full((rows, n_clients), -1, np.int64),
         ring_outcome=np.full((rows, n_clients), -1, np.int8),
@@ -105,7 +113,7 @@ def keep(counts: Any, channel: int, pulls: float, wins: float) -> None:
         counts.mean[channel] = wins / pulls
         counts.width[channel] = 1.0 / math.sqrt(pulls)
     else:
-        counts.mean[channel] = UNHEARD
+        counts.mean[channel] = _UNHEARD
         counts.width[channel] = math.inf
 
 
@@ -117,3 +125,19 @@ def clear_all(counts: Any) -> None:
     for row in range(len(counts.ring_outcome)):
         for j in range(counts.ring_outcome.shape[1]):
             counts.ring_outcome[row, j] = -1
+
+
+def learns_means(state_type: StateType) -> StateType:
+    """Let a state with a field ``counts`` learn means, and rank by them (class decorator)."""
+
+    @means.register(state_type)
+    def _means(scheduler: Any, out: Any) -> None:
+        for channel in range(len(out)):
+            out[channel] = scheduler.counts.mean[channel]
+
+    @update.register(state_type)
+    def _update(scheduler: Any, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
+        absorb(scheduler.counts, t, assignment, outcome)
+        return -1
+
+    return ranks_by_means(state_type)

@@ -1,28 +1,23 @@
-"""CUCB: play the M channels with the largest upper confidence bounds.
-
-The index of equation (30) without its change detector: the right choice when channels never
-change, and the part of `glr-cucb` that learns between changes.
-"""
+"""CUCB: play the M channels with the largest upper confidence bounds."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from freshband.parameters import Parameters
-from freshband.schedulers.base import Matchings, Presets, register
-from freshband.schedulers.counts import Counts, start_counts
-from freshband.schedulers.index import evaluate, key_code, plays_largest_index
+from freshband.schedulers.base import register
+from freshband.schedulers.counts import Counts
+from freshband.schedulers.index import IndexParameters, evaluate, plays_largest_index
 
-__all__ = ["Cucb", "CucbState"]
+__all__ = ["Cucb"]
 
 
 @plays_largest_index
-class CucbState(NamedTuple):
+class _CucbState(NamedTuple):
     """Counts and the last computed index."""
 
     counts: Counts
@@ -31,8 +26,8 @@ class CucbState(NamedTuple):
     bonus: NDArray[np.float64]  # (1,) c
 
 
-@evaluate.register(CucbState)
-def _evaluate(index: CucbState, elapsed: int, rng: Any) -> None:
+@evaluate.register(_CucbState)
+def _evaluate(index: _CucbState, elapsed: int, rng: Any) -> None:
     # never 0, so that a channel never heard, whose width is infinite, has an infinite index
     root = max(math.sqrt(index.bonus[0] * math.log(elapsed)), 1e-300)
     mean = index.counts.mean
@@ -43,7 +38,7 @@ def _evaluate(index: CucbState, elapsed: int, rng: Any) -> None:
 
 @register("cucb")
 @final
-class Cucb(Parameters):
+class Cucb(IndexParameters):
     """Combinatorial UCB for stationary channels.
 
     Plays the M largest of `mean_k + sqrt(c ln t / D_k)` (equation (30) with τ = 0), where `D_k`
@@ -52,13 +47,13 @@ class Cucb(Parameters):
     Parameters
     ----------
     index_c : float > 0, default 1.5
-        Width `c` of the confidence bonus; the paper's `3/2`.
+        The width `c` of the confidence bonus; the paper's `3/2`.
     channel_key : {"mean", "index"}, default "mean"
         How the chosen channels are ranked for matching: historical mean (31) or UCB (30).
     mean_window : int >= 1, optional
-        Use only the last so many rounds (sliding-window UCB).
+        The number of last rounds that count (sliding-window UCB).
     discount : float in (0, 1), optional
-        Fade counts by this factor each round (discounted UCB).
+        The factor per round by which counts fade (discounted UCB).
 
     Notes
     -----
@@ -82,21 +77,10 @@ class Cucb(Parameters):
     Chen, Wang, Yuan, "Combinatorial multi-armed bandit", ICML 2013.
     """
 
-    presets: ClassVar[Presets] = {"corrected": {}}
-    matchings: ClassVar[Matchings] = {}
+    state_type: ClassVar[type] = _CucbState
 
     index_c: float = Field(default=1.5, gt=0)
-    channel_key: Literal["mean", "index"] = "mean"
-    mean_window: int | None = Field(default=None, ge=1)
-    discount: float | None = Field(default=None, gt=0, lt=1)
 
-    def start(
-        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> CucbState:
-        """Allocate the state."""
-        return CucbState(
-            counts=start_counts(n_clients, n_channels, self.mean_window, self.discount),
-            values=np.zeros(n_channels),
-            key=key_code(self.channel_key),
-            bonus=np.array([self.index_c]),
-        )
+    def own_arrays(self) -> dict[str, Any]:
+        """Return the width of the bonus."""
+        return {"bonus": np.array([self.index_c])}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal, cast, final
+from typing import Annotated, Any, ClassVar, Literal, final
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -16,10 +15,6 @@ from freshband.schedulers.base import Matchings, Presets, needed_horizon, regist
 from freshband.schedulers.restarting import RestartingState, restart_on_change
 
 __all__ = ["GlrCucb"]
-
-
-def _fields(name: str) -> Iterable[str]:
-    return cast(type[Parameters], registry[name]).model_fields
 
 
 @register("glr-cucb")
@@ -37,33 +32,32 @@ class GlrCucb(Parameters):
         The index played between changes: ``ucb``, ``kl-ucb``, ``thompson``, or the name of any
         other scheduler that plays the largest index, such as one of your own.
     index_c : float > 0, default 1.5
-        Width `c` of the UCB bonus; only with ``index="ucb"``.
+        The width `c` of the UCB bonus; only with ``index="ucb"``.
     channel_key : {"mean", "index"}, default "mean"
         How the chosen channels are ranked for matching: historical mean (31) or UCB (30).
     delta : float in (0, 1), default 0.001
-        False-alarm level δ of the detector.
+        The false-alarm level δ of the detector.
     threshold : {"paper", "besson", "kaufmann", "lai"}, default "paper"
         The detector's threshold, see `freshband.detectors.glr.threshold`.
     alpha : float in [0, 1], "paper", "besson" or "anytime", default "anytime"
-        Share α of forced exploration. ``paper`` is `0.05 sqrt(ln T / T)`, ``besson`` is
+        The share α of forced exploration. ``paper`` is `0.05 sqrt(ln T / T)`, ``besson`` is
         `0.05 sqrt(N n_segments ln T / T)`; both need the horizon. ``anytime`` uses the time since
         the last restart in place of T. 0 means none after the sweep that follows each restart.
     alpha_schedule : {"constant", "sqrt_episode"}, default "constant"
         Whether α grows with the root of the number of restarts.
     n_segments : int >= 1, default 6
-        Number of stationary segments assumed by ``alpha="besson"``.
+        The number of stationary segments assumed by ``alpha="besson"``.
     explore_fill : {"index", "random"}, default "index"
-        Who fills the other M-1 places in a forced round: the best indices, or a random draw.
+        What fills the other M-1 places in a forced round: the best indices, or a random draw.
     restart : {"global", "local", "localised"}, default "global"
-        What an alarm resets: all channels, the one that changed, or all but the means of what that
-        one showed since its change (its detector starts afresh all the same).
+        What an alarm resets: all channels, only the one that changed, or all while the changed
+        one keeps the mean of what it showed since its change.
 
     Notes
     -----
-    The preset ``paper`` is the printed algorithm: ``alpha="paper"``, ``explore_fill="random"``,
-    ``channel_key="index"``, rotation. The preset ``fresh`` is the strongest known: a narrower
-    bonus, a detector that takes more false alarms for earlier ones, and after an alarm what the
-    changed channel showed since is kept.
+    The preset ``paper`` is the printed algorithm. The preset ``fresh`` is the strongest known: a
+    narrower bonus, a detector that accepts more false alarms to raise true ones earlier, and a
+    changed channel that keeps what it showed since its change.
 
     **Deviations** (erratum E15). (1) `α >= 0` is read as α > 0; 0 switches forced exploration off.
     (2) `(t-τ) mod ⌊N/α⌋ in [N]` is read 1-based, so the last channel is reached too, also when
@@ -88,7 +82,6 @@ class GlrCucb(Parameters):
     """
 
     presets: ClassVar[Presets] = {
-        "corrected": {},
         "paper": {"alpha": "paper", "explore_fill": "random", "channel_key": "index"},
         "fresh": {"index_c": 0.25, "restart": "localised", "delta": 0.05, "threshold": "lai"},
     }
@@ -108,8 +101,8 @@ class GlrCucb(Parameters):
     @field_validator("index")
     @classmethod
     def _check_index(cls, index: str) -> str:
-        others = (name for name in registry if name != "glr-cucb")
-        known = ["ucb", *(name for name in others if "channel_key" in _fields(name))]
+        indices = [name for name in registry if "channel_key" in registry[name].model_fields]
+        known = ["ucb", *(name for name in indices if name != "glr-cucb")]
         if index not in known:
             raise ValueError(
                 f"index must be the name of an index policy, got {index!r}; "

@@ -1,32 +1,50 @@
-"""Index policies: one optimistic number a channel, play the M largest.
+"""Index policies: one optimistic number per channel, play the M largest.
 
-A state that follows this shape (fields ``counts``, ``values`` and ``key``) only has to say how its
-index is computed, by registering `evaluate`; `plays_largest_index` gives it the scheduler verbs.
-Restarting schedulers hold such a state and call `evaluate` themselves.
+A state with the fields ``counts``, ``values`` and ``key`` only has to register `evaluate`, which
+computes its index; `plays_largest_index` gives it the verbs of a scheduler.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from pydantic import Field
 
 from freshband._jit import kernel, verb
+from freshband.parameters import Parameters
 from freshband.ranking import take_best
-from freshband.schedulers.base import means, score, select, update
-from freshband.schedulers.counts import absorb
+from freshband.schedulers.base import StateType, score, select
+from freshband.schedulers.counts import learns_means, start_counts
 
-__all__ = ["KEYS", "evaluate", "is_index", "key_code", "plays_largest_index", "write_key"]
+__all__ = ["KEYS", "IndexParameters", "evaluate", "plays_largest_index", "write_key"]
 
 KEYS = ("mean", "index")  # ranking key of the chosen channels: (31) or (30)
 
-StateType = TypeVar("StateType", bound=type)
 
+class IndexParameters(Parameters):
+    """Hyper-parameters of every index policy."""
 
-def key_code(channel_key: str) -> NDArray[np.int64]:
-    """Return the array a state keeps its ranking key in."""
-    return np.array([KEYS.index(channel_key)], np.int64)
+    state_type: ClassVar[type]  # with the fields ``counts``, ``values``, ``key`` and `own_arrays`
+
+    channel_key: Literal["mean", "index"] = "mean"
+    mean_window: int | None = Field(default=None, ge=1)
+    discount: float | None = Field(default=None, gt=0, lt=1)
+
+    def own_arrays(self) -> dict[str, Any]:
+        """Return further fields of the state."""
+        return {}
+
+    def start(
+        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
+    ) -> Any:
+        """Allocate the state."""
+        return self.state_type(
+            counts=start_counts(n_clients, n_channels, self.mean_window, self.discount),
+            values=np.zeros(n_channels),
+            key=np.array([KEYS.index(self.channel_key)], np.int64),
+            **self.own_arrays(),
+        )
 
 
 @verb
@@ -44,6 +62,7 @@ def write_key(index: Any, scores: Any) -> None:
 
 def plays_largest_index(state_type: StateType) -> StateType:
     """Give an index state the verbs of a scheduler (class decorator)."""
+    learns_means(state_type)
 
     @select.register(state_type)
     def _select(scheduler: Any, t: int, ages: Any, rng: Any, chosen: Any) -> None:
@@ -54,23 +73,4 @@ def plays_largest_index(state_type: StateType) -> StateType:
     def _score(scheduler: Any, t: int, scores: Any) -> None:
         write_key(scheduler, scores)
 
-    @means.register(state_type)
-    def _means(scheduler: Any, out: Any) -> None:
-        for channel in range(len(out)):
-            out[channel] = scheduler.counts.mean[channel]
-
-    @update.register(state_type)
-    def _update(scheduler: Any, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
-        absorb(scheduler.counts, t, assignment, outcome)
-        return -1
-
-    _index_states.add(state_type)
     return state_type
-
-
-_index_states: set[type] = set()
-
-
-def is_index(state: object) -> bool:
-    """Whether a state is that of an index policy."""
-    return type(state) in _index_states

@@ -1,28 +1,23 @@
-"""kl-UCB: confidence bounds from the Bernoulli divergence itself.
-
-Tighter than the square-root bonus of `cucb` wherever means are near 0 or 1, and never above 1.
-"""
+"""kl-UCB: confidence bounds from the Bernoulli divergence itself."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from freshband._jit import kernel
-from freshband.parameters import Parameters
-from freshband.schedulers.base import Matchings, Presets, register
-from freshband.schedulers.counts import Counts, start_counts
-from freshband.schedulers.index import evaluate, key_code, plays_largest_index
+from freshband.schedulers.base import register
+from freshband.schedulers.counts import Counts
+from freshband.schedulers.index import IndexParameters, evaluate, plays_largest_index
 
-__all__ = ["KlUcb", "KlUcbState", "kl_upper_bound"]
+__all__ = ["KlUcb"]
 
 
 @plays_largest_index
-class KlUcbState(NamedTuple):
+class _KlUcbState(NamedTuple):
     """Counts and the last computed index."""
 
     counts: Counts
@@ -31,19 +26,18 @@ class KlUcbState(NamedTuple):
 
 
 @kernel
-def kl_upper_bound(p: float, budget: float) -> float:
+def _kl_upper_bound(p: float, budget: float) -> float:
     """Return the largest q in [p, 1] with kl(p, q) <= budget.
 
-    Newton's method on a convex increasing function, started right of the root (at the smaller of
-    Pinsker's bound and the bound from `kl(p, q) >= (1-p) ln(1/(1-q)) - H(p)`), so every step stays
-    on that side.
+    Newton's method, started right of the root (at the smaller of Pinsker's bound and the one from
+    `kl(p, q) >= (1-p) ln(1/(1-q)) - H(p)`), so that every step stays on that side.
 
     Examples
     --------
-    >>> q = kl_upper_bound(0.5, 0.1)
+    >>> q = _kl_upper_bound(0.5, 0.1)
     >>> round(0.5 * math.log(0.5 / q) + 0.5 * math.log(0.5 / (1 - q)), 9)
     0.1
-    >>> round(kl_upper_bound(0.0, 1.0), 6) == round(1 - math.exp(-1.0), 6)
+    >>> round(_kl_upper_bound(0.0, 1.0), 6) == round(1 - math.exp(-1.0), 6)
     True
     """
     if p >= 1.0:
@@ -64,33 +58,30 @@ def kl_upper_bound(p: float, budget: float) -> float:
     return q
 
 
-@evaluate.register(KlUcbState)
-def _evaluate(index: KlUcbState, elapsed: int, rng: Any) -> None:
+@evaluate.register(_KlUcbState)
+def _evaluate(index: _KlUcbState, elapsed: int, rng: Any) -> None:
     log_elapsed = math.log(elapsed)
     counts = index.counts
     for channel in range(len(index.values)):
         pulls = counts.pulls[channel]
         if pulls > 0.0:
-            index.values[channel] = kl_upper_bound(counts.mean[channel], log_elapsed / pulls)
+            index.values[channel] = _kl_upper_bound(counts.mean[channel], log_elapsed / pulls)
         else:
             index.values[channel] = math.inf
 
 
 @register("kl-ucb")
 @final
-class KlUcb(Parameters):
+class KlUcb(IndexParameters):
     """Combinatorial kl-UCB for stationary channels.
 
-    Plays the M largest of `max{q : D_k kl(mean_k, q) <= ln t}`.
+    Plays the M largest of `max{q : D_k kl(mean_k, q) <= ln t}`, a tighter bound than that of `cucb`
+    where means are near 0 or 1, and never above 1.
 
     Parameters
     ----------
-    channel_key : {"mean", "index"}, default "mean"
-        How the chosen channels are ranked for matching: historical mean (31) or the index.
-    mean_window : int >= 1, optional
-        Use only the last so many rounds.
-    discount : float in (0, 1), optional
-        Fade counts by this factor each round.
+    channel_key, mean_window, discount : as in `cucb`
+        How channels are ranked, and how much of the past counts.
 
     Notes
     -----
@@ -110,19 +101,4 @@ class KlUcb(Parameters):
     Garivier and Cappé, "The KL-UCB algorithm for bounded stochastic bandits and beyond", COLT 2011.
     """
 
-    presets: ClassVar[Presets] = {"corrected": {}}
-    matchings: ClassVar[Matchings] = {}
-
-    channel_key: Literal["mean", "index"] = "mean"
-    mean_window: int | None = Field(default=None, ge=1)
-    discount: float | None = Field(default=None, gt=0, lt=1)
-
-    def start(
-        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> KlUcbState:
-        """Allocate the state."""
-        return KlUcbState(
-            counts=start_counts(n_clients, n_channels, self.mean_window, self.discount),
-            values=np.zeros(n_channels),
-            key=key_code(self.channel_key),
-        )
+    state_type: ClassVar[type] = _KlUcbState

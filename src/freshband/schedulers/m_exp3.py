@@ -1,16 +1,14 @@
-"""M-Exp3 (Algorithm 1): exponential weights over sets of channels, for adversarial air.
+"""M-Exp3 (Algorithm 1): exponential weights over sets of channels, for adversarial channels.
 
 Every M-subset I of the N channels is a *super-arm* with weight `w_I`. There may be far too many to
-list (30,045,015 for N = 30, M = 20), but only super-arms that were played differ from the rest, so
-the state holds just those. Write `w_I = base + excess_I`, with `excess_I = 0` for every super-arm
-never played (weights only grow, and sharing raises all of them alike). Then
+list (30,045,015 for N = 30, M = 20), but only those that were played differ from the rest: write
+`w_I = base + excess_I`, where `excess_I = 0` for every super-arm never played. Then
 
     p_I = (1-γ) w_I / W + γ/C   is   uniform with probability  γ + (1-γ) C base / W,
                                      else the played super-arm I with probability ~ excess_I,
 
-which is sampled exactly without ever listing the C super-arms. Weights live in the log domain:
-`ln excess_I` and `ln base` are kept exactly, and a Fenwick tree holds `excess` relative to a moving
-reference for drawing in O(log V), V being the number of super-arms played.
+which is sampled exactly from the V super-arms played. Weights are kept as logarithms, and a Fenwick
+tree of `excess` relative to a moving reference serves for drawing in O(log V).
 """
 
 from __future__ import annotations
@@ -25,28 +23,20 @@ from pydantic import Field
 from freshband._jit import cold, kernel
 from freshband.errors import ParameterError
 from freshband.parameters import Parameters
-from freshband.schedulers.base import (
-    Matchings,
-    Presets,
-    means,
-    needed_horizon,
-    register,
-    score,
-    select,
-    update,
-)
-from freshband.schedulers.counts import Counts, absorb, start_counts
+from freshband.schedulers.base import Matchings, Presets, needed_horizon, register, select, update
+from freshband.schedulers.counts import Counts, absorb, learns_means, start_counts
 from freshband.schedulers.random import draw_subset
 from freshband.states import grown, record, reserve
 
-__all__ = ["MExp3", "MExp3State", "tuned_gamma"]
+__all__ = ["MExp3"]
 
 _FIXED, _ANYTIME = range(2)
 _SKIP, _PROPENSITY = range(2)
 _HEADROOM = 200.0  # rebuild the tree when a weight outgrows the reference by e^200
 
 
-class MExp3State(NamedTuple):
+@learns_means
+class _MExp3State(NamedTuple):
     """Weights of the V super-arms played so far, with room for more."""
 
     counts: Counts  # historical means, which rank the chosen channels
@@ -62,8 +52,8 @@ class MExp3State(NamedTuple):
     chosen: NDArray[np.int64]  # (M,) the super-arm drawn, sorted
 
 
-@reserve.register(MExp3State)
-def _reserve(state: MExp3State, rounds: int) -> MExp3State:
+@reserve.register(_MExp3State)
+def _reserve(state: _MExp3State, rounds: int) -> _MExp3State:
     needed = int(min(state.mark[0]["played"] + rounds, state.rate[0]["arms"]))
     room = len(state.excess)
     if needed <= room:
@@ -103,17 +93,6 @@ def _find(slots: Any, members: Any, arm: Any) -> int:
 
 
 @kernel
-def _sort(arm: Any) -> None:
-    for i in range(1, len(arm)):
-        item = arm[i]
-        j = i
-        while j > 0 and arm[j - 1] > item:
-            arm[j] = arm[j - 1]
-            j -= 1
-        arm[j] = item
-
-
-@kernel
 def _total(state: Any) -> float:
     """Sum of excess relative to the reference, over all played super-arms."""
     total = 0.0
@@ -134,10 +113,7 @@ def _add(state: Any, position: int, weight: float) -> None:
 
 @kernel
 def _append_node(state: Any, node: int) -> None:
-    """Give the tree's new last node the sum of the range it covers, itself still 0.
-
-    Nodes past the last are never touched, so the tree's bits do not depend on its room.
-    """
+    """Give the tree's new last node the sum of the range it covers, itself still 0."""
     total = 0.0
     child = node - 1
     while child > node - (node & -node):
@@ -197,8 +173,8 @@ def _base(state: Any) -> float:
     return state.rate[0]["arms"] * math.exp(state.level[0]["base"] - state.level[0]["reference"])  # type: ignore[no-any-return]
 
 
-@select.register(MExp3State)
-def _select(scheduler: MExp3State, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+@select.register(_MExp3State)
+def _select(scheduler: _MExp3State, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     gamma = _gamma(scheduler, t)
     excess = _total(scheduler)
     base = _base(scheduler)
@@ -206,7 +182,7 @@ def _select(scheduler: MExp3State, t: int, ages: Any, rng: Any, chosen: Any) -> 
     arm = scheduler.chosen
     if rng.random() < uniform:
         draw_subset(scheduler.deck, rng, arm)
-        _sort(arm)
+        arm.sort()
         position = scheduler.slots[_find(scheduler.slots, scheduler.members, arm)]
     else:
         position = _locate(scheduler, rng.random() * excess)
@@ -222,20 +198,8 @@ def _select(scheduler: MExp3State, t: int, ages: Any, rng: Any, chosen: Any) -> 
         chosen[j] = arm[j]
 
 
-@score.register(MExp3State)
-def _score(scheduler: MExp3State, t: int, scores: Any) -> None:
-    for channel in range(scores.shape[1]):
-        scores[0, channel] = scheduler.counts.mean[channel]
-
-
-@means.register(MExp3State)
-def _means(scheduler: MExp3State, out: Any) -> None:
-    for channel in range(len(out)):
-        out[channel] = scheduler.counts.mean[channel]
-
-
-@update.register(MExp3State)
-def _update(scheduler: MExp3State, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
+@update.register(_MExp3State)
+def _update(scheduler: _MExp3State, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
     absorb(scheduler.counts, t, assignment, outcome)
     reward = 0.0
     jumped = 0
@@ -257,10 +221,10 @@ def _update(scheduler: MExp3State, t: int, assignment: Any, outcome: Any, overri
 
 @kernel
 def _replace_drawn(state: Any, assignment: Any) -> None:
-    """Take the set that was played, with certainty, for the one drawn (aa_update propensity)."""
+    """Learn about the set that was played, with certainty, instead of the one drawn."""
     for j in range(len(assignment)):
         state.chosen[j] = assignment[j]
-    _sort(state.chosen)
+    state.chosen.sort()
     state.mark[0]["drawn"] = state.slots[_find(state.slots, state.members, state.chosen)]
     state.chance[0] = 1.0
 
@@ -306,21 +270,10 @@ def _share(state: Any, t: int) -> None:
         _rebuild_tree(state)
 
 
-def tuned_gamma(n_arms: int, rounds: float) -> float:
-    """Return Auer et al.'s `min(1, sqrt(C ln C / ((e-1) T)))` (Corollary 3.2).
-
-    Examples
-    --------
-    >>> round(tuned_gamma(10, 80_000), 4)
-    0.0129
-    """
-    return min(1.0, math.sqrt(n_arms * math.log(n_arms) / ((math.e - 1.0) * rounds)))
-
-
 @register("m-exp3")
 @final
 class MExp3(Parameters):
-    """Exponential weights over channel sets, Algorithm 1 (M-Exp3), for arbitrary air.
+    """Exponential weights over channel sets, Algorithm 1 (M-Exp3), for arbitrary channels.
 
     Draws the super-arm I with `p_I = (1-γ) w_I / W + γ/C`, `C = C(N, M)`, receives
     `X = sum of X_k over I`, and sets `w_I <- w_I exp(γ X / (p_I C))`.
@@ -331,34 +284,32 @@ class MExp3(Parameters):
         Exploration γ. ``paper`` is 0.5. ``auto`` is `min(1, sqrt(C ln C / ((e-1) T)))` and needs
         the horizon T; ``anytime`` uses the round t in place of T.
     reward_scale : {"M", "none"}, default "M"
-        Divide the reward, which lies in [0, M], by M; ``none`` is the printed algorithm.
+        ``M`` divides the reward, which lies in [0, M], by M; ``none`` is the printed algorithm.
     share : float in [0, 1], "auto" or "anytime", default "anytime"
-        Weight shared among all super-arms each round (Exp3.S), which lets it follow a changing best
-        set. ``auto`` is 1/T and needs the horizon; ``anytime`` is 1/t; 0 is the printed algorithm.
+        The weight shared among all super-arms per round (Exp3.S), which lets it follow a changing
+        best set. ``auto`` is 1/T and needs the horizon; ``anytime`` is 1/t; 0 is as printed.
     mean_window : int >= 1, optional
-        Historical means (31), which rank the chosen channels and guide `+aa`, over the last so many
-        rounds only.
+        The number of last rounds that historical means (31), which rank the chosen channels and
+        guide `+aa`, are taken over.
     discount : float in (0, 1) or None, default 0.99
-        Historical means (31) faded by this factor each round; None is the printed lifetime mean.
+        The factor per round by which historical means fade; None is the printed lifetime mean.
     aa_update : {"skip", "propensity"}, default "skip"
-        What to learn from a round in which `+aa` overrode the draw: nothing, or the reward of the
+        What is learnt from a round in which `+aa` overrode the draw: nothing, or the reward of the
         set that was played, which had probability 1. ``propensity`` is exact with `+aa-sum` only.
 
     Notes
     -----
-    The preset ``paper`` is the printed algorithm: ``gamma="paper"``, ``reward_scale="none"``,
-    ``share=0``, ``discount=None``, rotation.
-
-    **Deviations** (erratum E12). (1) With constant γ = 0.5 half of all rounds are uniform for ever,
-    so regret is linear; the default γ falls as `1/sqrt(t)`. (2) The proof needs rewards in [0, 1]:
-    the default divides by M. (3) A draw that `+aa` overrode is not importance-weighted with the
-    probability of the set that was drawn. (4) Weights are kept as logarithms: as printed they
-    overflow within a few thousand rounds. (5) Without sharing the algorithm competes with the best
-    fixed set only, and lifetime means rank channels by a past that is gone: at 5 breakpoints
-    (N=5, M=2, T=20000) sharing and fading cut the regret of the tuned algorithm by a third or
-    more; on stationary channels they cost. (6) Where C is large the tuned γ is 1: uniform. Nothing
-    is promised there. (7) Sharing takes its part of the total weight after the update, where
-    Exp3.S takes it before: a difference of the order of γ.
+    **Deviations** (erratum E12), all of them undone by the preset ``paper`` but (3), (4) and (7).
+    (1) With constant γ = 0.5 half of all rounds are uniform for ever, so regret is linear; the
+    default γ falls as `1/sqrt(t)`. (2) The proof needs rewards in [0, 1]: the default divides by M.
+    (3) A draw that `+aa` overrode is not importance-weighted with the probability of the set that
+    was drawn. (4) Weights are kept as logarithms: as printed they overflow within a few thousand
+    rounds. (5) Without sharing the algorithm competes with the best fixed set only, and lifetime
+    means rank channels by a past that is gone: at 5 breakpoints (N=5, M=2, T=20000) sharing and
+    fading cut the regret of the tuned algorithm by a third or more; on stationary channels they
+    cost. (6) Where C is large the tuned γ is 1, uniform, and nothing is promised. (7) Sharing takes
+    its part of the total weight after the update, where Exp3.S takes it before: a difference of the
+    order of γ.
 
     Examples
     --------
@@ -375,7 +326,6 @@ class MExp3(Parameters):
     """
 
     presets: ClassVar[Presets] = {
-        "corrected": {},
         "paper": {"gamma": "paper", "reward_scale": "none", "share": 0.0, "discount": None},
     }
     matchings: ClassVar[Matchings] = {"paper": "rotate"}
@@ -389,7 +339,7 @@ class MExp3(Parameters):
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> MExp3State:
+    ) -> _MExp3State:
         """Allocate the state, with no super-arm played yet."""
         n_arms = math.comb(n_channels, n_clients)
         if n_arms > 1e300:
@@ -397,7 +347,7 @@ class MExp3(Parameters):
                 f"m-exp3 needs C(N, M) <= 1e300 channel sets, got N={n_channels}, M={n_clients}"
             )
         room = min(64, n_arms)
-        return MExp3State(
+        return _MExp3State(
             counts=start_counts(n_clients, n_channels, self.mean_window, self.discount),
             deck=np.arange(n_channels),
             members=np.zeros((room, n_clients), np.int64),
@@ -423,7 +373,7 @@ class MExp3(Parameters):
         )
 
     def refuses(self, aware: str) -> str | None:
-        """Say that the probability of a set is not known where single clients jump the queue."""
+        """Refuse ``propensity`` where single clients are overridden: no set has a known chance."""
         if aware == "per_client" and self.aa_update == "propensity":
             return (
                 "aa_update='propensity' is exact with +aa-sum only: the probability of a set "
@@ -435,7 +385,8 @@ class MExp3(Parameters):
         if self.gamma == "paper":
             return 0.5
         if self.gamma == "auto":
-            return tuned_gamma(n_arms, needed_horizon(horizon, "m-exp3 with gamma='auto'"))
+            rounds = needed_horizon(horizon, "m-exp3 with gamma='auto'")
+            return min(1.0, math.sqrt(n_arms * math.log(n_arms) / ((math.e - 1.0) * rounds)))
         if self.gamma == "anytime":
             return math.sqrt(n_arms * math.log(n_arms) / (math.e - 1.0))
         return float(self.gamma)

@@ -1,4 +1,4 @@
-"""Oracles: what a policy that knows the channels would do, the yardstick of regret."""
+"""Oracles: what a policy that knows the channels would do, which regret is measured against."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from freshband.parameters import Parameters
 from freshband.ranking import take_best
-from freshband.schedulers.base import Matchings, Presets, means, register, reveal, score, select
+from freshband.schedulers.base import Presets, means, register, reveal, score, select
 
-__all__ = ["Oracle", "OracleState"]
+__all__ = ["Oracle"]
 
 _SELECTIONS = ("mean", "csi", "fixed")
 
 
-class OracleState(NamedTuple):
+class _OracleState(NamedTuple):
     """What the oracle is shown."""
 
     truth: NDArray[np.float64]  # (N,) true means of the round
@@ -24,8 +24,8 @@ class OracleState(NamedTuple):
     selection: NDArray[np.int64]  # (1,) position in _SELECTIONS
 
 
-@reveal.register(OracleState)
-def _reveal(scheduler: OracleState, true_means: Any, states: Any) -> None:
+@reveal.register(_OracleState)
+def _reveal(scheduler: _OracleState, true_means: Any, states: Any) -> None:
     selection = scheduler.selection[0]
     for channel in range(len(true_means)):
         mean = true_means[channel]
@@ -36,19 +36,19 @@ def _reveal(scheduler: OracleState, true_means: Any, states: Any) -> None:
             scheduler.worth[channel] = states[channel]
 
 
-@select.register(OracleState)
-def _select(scheduler: OracleState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+@select.register(_OracleState)
+def _select(scheduler: _OracleState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     take_best(scheduler.worth, t, chosen)
 
 
-@score.register(OracleState)
-def _score(scheduler: OracleState, t: int, scores: Any) -> None:
+@score.register(_OracleState)
+def _score(scheduler: _OracleState, t: int, scores: Any) -> None:
     for channel in range(scores.shape[1]):
         scores[0, channel] = scheduler.worth[channel]
 
 
-@means.register(OracleState)
-def _means(scheduler: OracleState, out: Any) -> None:
+@means.register(_OracleState)
+def _means(scheduler: _OracleState, out: Any) -> None:
     for channel in range(len(out)):
         out[channel] = scheduler.truth[channel]
 
@@ -71,8 +71,7 @@ class Oracle(Parameters):
     Notes
     -----
     **Deviations.** The paper names all three in different places, and against the instantaneous
-    state every policy has linear regret; `mean` is the default. Oracles run in simulation only: a
-    coordinator has nobody to ask.
+    state every policy has linear regret; `mean` is the default. Oracles run in simulation only.
 
     Examples
     --------
@@ -89,20 +88,18 @@ class Oracle(Parameters):
     """
 
     presets: ClassVar[Presets] = {
-        "corrected": {},
         "mean": {"selection": "mean"},
         "csi": {"selection": "csi"},
         "fixed": {"selection": "fixed"},
     }
-    matchings: ClassVar[Matchings] = {}
 
     selection: Literal["mean", "csi", "fixed"] = "mean"
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> OracleState:
+    ) -> _OracleState:
         """Allocate the state; ``worth`` of a fixed oracle is filled in by the simulator."""
-        return OracleState(
+        return _OracleState(
             truth=np.zeros(n_channels),
             worth=np.zeros(n_channels),
             selection=np.array([_SELECTIONS.index(self.selection)], np.int64),

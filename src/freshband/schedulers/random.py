@@ -9,13 +9,15 @@ from numpy.typing import NDArray
 
 from freshband._jit import kernel
 from freshband.parameters import Parameters
-from freshband.schedulers.base import Matchings, Presets, means, register, score, select, update
-from freshband.schedulers.counts import Counts, absorb, start_counts
+from freshband.ranking import draw_to_front
+from freshband.schedulers.base import Matchings, register, select
+from freshband.schedulers.counts import Counts, learns_means, start_counts
 
-__all__ = ["Random", "RandomState", "draw_subset"]
+__all__ = ["RandomScheduler", "draw_subset"]
 
 
-class RandomState(NamedTuple):
+@learns_means
+class _RandomState(NamedTuple):
     """A permutation to draw from; counts serve only `+age` and `+aa`."""
 
     counts: Counts
@@ -25,39 +27,19 @@ class RandomState(NamedTuple):
 @kernel
 def draw_subset(deck: Any, rng: Any, chosen: Any) -> None:
     """Fill ``chosen`` with a uniformly random subset of ``deck`` (partial Fisher-Yates)."""
-    n = len(deck)
+    draw_to_front(deck, rng, 0, len(chosen))
     for j in range(len(chosen)):
-        other = j + int(rng.random() * (n - j))
-        deck[j], deck[other] = deck[other], deck[j]
         chosen[j] = deck[j]
 
 
-@select.register(RandomState)
-def _select(scheduler: RandomState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+@select.register(_RandomState)
+def _select(scheduler: _RandomState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     draw_subset(scheduler.deck, rng, chosen)
-
-
-@score.register(RandomState)
-def _score(scheduler: RandomState, t: int, scores: Any) -> None:
-    for channel in range(scores.shape[1]):
-        scores[0, channel] = scheduler.counts.mean[channel]
-
-
-@means.register(RandomState)
-def _means(scheduler: RandomState, out: Any) -> None:
-    for channel in range(len(out)):
-        out[channel] = scheduler.counts.mean[channel]
-
-
-@update.register(RandomState)
-def _update(scheduler: RandomState, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
-    absorb(scheduler.counts, t, assignment, outcome)
-    return -1
 
 
 @register("random")
 @final
-class Random(Parameters):
+class RandomScheduler(Parameters):
     """Uniformly random channels, matched at random: the paper's baseline.
 
     Each round every M-subset of the N channels is equally likely.
@@ -75,11 +57,10 @@ class Random(Parameters):
     2
     """
 
-    presets: ClassVar[Presets] = {"corrected": {}}
-    matchings: ClassVar[Matchings] = {"corrected": "random"}
+    matchings: ClassVar[Matchings] = {"default": "random"}
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> RandomState:
+    ) -> _RandomState:
         """Allocate the state."""
-        return RandomState(start_counts(n_clients, n_channels), np.arange(n_channels))
+        return _RandomState(start_counts(n_clients, n_channels), np.arange(n_channels))

@@ -1,8 +1,7 @@
 """Restarts: any index policy that starts over when a detector finds a change.
 
-Between changes it plays the M largest indices; now and then it sweeps through all channels, so
-that a change anywhere is noticed; each acknowledgement goes through the detector, and an alarm
-restarts the learning. `glr-cucb` is made of this; so is any other pair of index and detector.
+Between changes it plays the M largest indices, and at intervals sweeps through all channels, so
+that a change anywhere is noticed. An alarm of the detector restarts the learning.
 
 Examples
 --------
@@ -12,7 +11,7 @@ Examples
 >>> index = Thompson().start(2, 5, np.random.default_rng(0), None)
 >>> state = restart_on_change(index, Glr(delta=0.01).start(5), alpha=0.05, restart="localised")
 >>> type(state.index).__name__, type(state.detector).__name__
-('ThompsonState', 'GlrState')
+('_ThompsonState', 'GlrState')
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from numpy.typing import NDArray
 from freshband._jit import kernel
 from freshband.detectors.base import forget, forget_all, push, since_change
 from freshband.errors import ParameterError
-from freshband.ranking import take_best
+from freshband.ranking import draw_to_front, take_best
 from freshband.schedulers.base import means, score, select, update
 from freshband.schedulers.counts import absorb, clear, clear_all, keep
-from freshband.schedulers.index import evaluate, is_index, write_key
+from freshband.schedulers.index import evaluate, write_key
 from freshband.states import record
 
 __all__ = ["RestartingState", "restart_on_change"]
@@ -63,25 +62,11 @@ def restart_on_change(
 ) -> RestartingState:
     """Allocate the state of an index policy that restarts when a detector raises an alarm.
 
-    Parameters
-    ----------
-    index : state
-        Of an index policy, see `freshband.schedulers.index`.
-    detector : state
-        Of a detector that watches the same channels.
-    alpha : float >= 0
-        Share α of forced exploration: a sweep through all N channels every `⌊N/α⌋` rounds.
-    grows : bool, default False
-        Whether α grows with the root of the number of episodes.
-    falls : bool, default False
-        Whether α falls as `sqrt(ln x / x)` with the rounds `x` since the last restart.
-    restart : {"global", "local", "localised"}, default "global"
-        What an alarm resets: all channels, the one that changed, or all but the means of what that
-        one showed since its change (its detector starts afresh all the same).
-    random_fill : bool, default False
-        Whether the other M-1 places of a forced round are drawn at random, or go to the best.
+    All channels are swept every `⌊N/alpha⌋` rounds. ``grows``: alpha grows with the root of the
+    number of episodes; ``falls``: it falls as `sqrt(ln x / x)`, x rounds after the last restart.
+    ``restart`` and ``random_fill`` are options of `glr-cucb`.
     """
-    if not is_index(index):
+    if not evaluate.knows(type(index)):
         raise ParameterError(
             "index must be the state of an index policy, such as that of cucb, kl-ucb or "
             f"thompson, got {type(index).__name__}"
@@ -139,7 +124,7 @@ def _select(scheduler: RestartingState, t: int, ages: Any, rng: Any, chosen: Any
 
 @kernel
 def _include(values: Any, forced: int, chosen: Any) -> None:
-    """Make room for a forced channel: the chosen one of the lowest index gives way."""
+    """Let a forced channel replace the chosen one of the lowest index."""
     worst = 0
     for j in range(len(chosen)):
         if chosen[j] == forced:
@@ -151,15 +136,12 @@ def _include(values: Any, forced: int, chosen: Any) -> None:
 
 @kernel
 def _fill_at_random(deck: Any, rng: Any, forced: int, chosen: Any) -> None:
-    n = len(deck)
-    for position in range(n):
+    for position in range(len(deck)):
         if deck[position] == forced:
             deck[0], deck[position] = deck[position], deck[0]
             break
-    chosen[0] = forced
-    for j in range(1, len(chosen)):
-        other = j + int(rng.random() * (n - j))
-        deck[j], deck[other] = deck[other], deck[j]
+    draw_to_front(deck, rng, 1, len(chosen))
+    for j in range(len(chosen)):
         chosen[j] = deck[j]
 
 
@@ -183,7 +165,7 @@ def _update(
         channel = assignment[j]
         if channel >= 0 and outcome[j] >= 0 and push(scheduler.detector, channel, outcome[j]):
             _restart(scheduler, t, channel)
-            return channel  # type: ignore[no-any-return]  # one restart a round (erratum E15f)
+            return channel  # type: ignore[no-any-return]  # one restart per round (erratum E15f)
     return -1
 
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
-from freshband.parameters import Parameters
-from freshband.schedulers.base import Matchings, Presets, register
-from freshband.schedulers.counts import Counts, start_counts
-from freshband.schedulers.index import evaluate, key_code, plays_largest_index
+from freshband.schedulers.base import register
+from freshband.schedulers.counts import Counts
+from freshband.schedulers.index import IndexParameters, evaluate, plays_largest_index
 
-__all__ = ["Thompson", "ThompsonState"]
+__all__ = ["Thompson"]
 
 
 @plays_largest_index
-class ThompsonState(NamedTuple):
+class _ThompsonState(NamedTuple):
     """Counts and the last posterior draws."""
 
     counts: Counts
@@ -25,8 +23,8 @@ class ThompsonState(NamedTuple):
     key: NDArray[np.int64]  # (1,) see `freshband.schedulers.index.KEYS`
 
 
-@evaluate.register(ThompsonState)
-def _evaluate(index: ThompsonState, elapsed: int, rng: Any) -> None:
+@evaluate.register(_ThompsonState)
+def _evaluate(index: _ThompsonState, elapsed: int, rng: Any) -> None:
     counts = index.counts
     for channel in range(len(index.values)):
         wins = counts.wins[channel]
@@ -35,23 +33,15 @@ def _evaluate(index: ThompsonState, elapsed: int, rng: Any) -> None:
 
 @register("thompson")
 @final
-class Thompson(Parameters):
+class Thompson(IndexParameters):
     """Combinatorial Thompson sampling with Beta(1, 1) priors for stationary channels.
 
     Draws `theta_k ~ Beta(1 + wins_k, 1 + losses_k)` and plays the M largest.
 
     Parameters
     ----------
-    channel_key : {"mean", "index"}, default "mean"
-        How the chosen channels are ranked for matching: historical mean (31) or the draw.
-    mean_window : int >= 1, optional
-        Use only the last so many rounds.
-    discount : float in (0, 1), optional
-        Fade counts by this factor each round.
-
-    Notes
-    -----
-    **Deviations.** Not in the paper, whose index is `cucb`'s.
+    channel_key, mean_window, discount : as in `cucb`
+        How channels are ranked, and how much of the past counts.
 
     Examples
     --------
@@ -62,25 +52,14 @@ class Thompson(Parameters):
     >>> coordinator.plan().tolist()
     [2]
 
+    Notes
+    -----
+    **Deviations.** The paper does not have it.
+
     References
     ----------
     Komiyama, Honda, Nakagawa, "Optimal regret analysis of Thompson sampling in stochastic
     multi-armed bandit problem with multiple plays", ICML 2015.
     """
 
-    presets: ClassVar[Presets] = {"corrected": {}}
-    matchings: ClassVar[Matchings] = {}
-
-    channel_key: Literal["mean", "index"] = "mean"
-    mean_window: int | None = Field(default=None, ge=1)
-    discount: float | None = Field(default=None, gt=0, lt=1)
-
-    def start(
-        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> ThompsonState:
-        """Allocate the state."""
-        return ThompsonState(
-            counts=start_counts(n_clients, n_channels, self.mean_window, self.discount),
-            values=np.zeros(n_channels),
-            key=key_code(self.channel_key),
-        )
+    state_type: ClassVar[type] = _ThompsonState

@@ -14,7 +14,7 @@ from freshband.states import record
 
 __all__ = ["Tally", "open_tally", "run_block"]
 
-_REMEMBERED = 100_000  # alarms a tally remembers, the first ones
+_REMEMBERED = 100_000  # number of first alarms that a tally remembers
 
 
 class Tally(NamedTuple):
@@ -28,7 +28,7 @@ class Tally(NamedTuple):
     variance_curve: NDArray[np.float64]  # (P,)
     delivered_curve: NDArray[np.int64]  # (P,) successes so far
     alarm: NDArray[np.int64]  # (room, 2) round and channel of each alarm
-    assignment_log: NDArray[np.int64]  # (L, M) the first L rounds, for those who ask
+    assignment_log: NDArray[np.int64]  # (L, M) the first L rounds
     outcome_log: NDArray[np.int8]  # (L, M)
 
 
@@ -60,7 +60,7 @@ def _measure(tally: Any, desk: Any, t: int, alarm: int) -> None:
         total += age
         squares += age * age
         oldest = max(oldest, age)
-        tally.delivered[j] += desk.outcome[j]
+        tally.delivered[j] += desk.outcome[j] == 1
     tally.mark[0]["oldest"] = oldest
     tally.mark[0]["age"] += total
     tally.variance[0] += n_clients * squares - total * total
@@ -87,20 +87,9 @@ def _measure(tally: Any, desk: Any, t: int, alarm: int) -> None:
 def run_block(
     scheduler: Any, matching: Any, desk: Any, tally: Any, rng: Any, t: int, states: Any, means: Any
 ) -> tuple[int, int]:
-    """Play rounds t+1 … t+n over the air of one block.
+    """Play rounds t+1 … t+n over the ``states`` and ``means``, shape (n, N), of one block.
 
     Returns 0 and -1, or the round in which the policy broke a rule and the alarm of that round.
-
-    Parameters
-    ----------
-    scheduler, matching, desk, tally : states
-        Written in place.
-    rng : numpy Generator
-        The policy's own stream.
-    t : int
-        Rounds played before.
-    states : uint8 array, shape (n, N)
-    means : float64 array, shape (n, N)
     """
     scheduler, matching, desk, tally = lend(scheduler), lend(matching), lend(desk), lend(tally)
     rng, states, means = lend(rng), lend(states), lend(means)
@@ -111,7 +100,7 @@ def run_block(
             return t, -1
         for j in range(len(desk.assignment)):
             channel = desk.assignment[j]
-            desk.outcome[j] = states[i, channel] if channel >= 0 else 0
+            desk.outcome[j] = states[i, channel] if channel >= 0 else -1
         alarm = observe_round(scheduler, desk, t)
         if alarm < -1 or alarm >= states.shape[1]:
             return t, alarm

@@ -1,4 +1,4 @@
-"""Monte Carlo: many runs of many policies over the same air."""
+"""Monte Carlo: many runs of many policies over the same channel environment, their *air*."""
 
 from __future__ import annotations
 
@@ -63,31 +63,31 @@ def simulate(
     Parameters
     ----------
     channels : str or ChannelModel
-        What the air does: a registered name, or a model.
-    policies : sequence of str
+        The channel environment: a registered name, or a model.
+    policies : sequence of str or Policy
         Policies, ``scheduler[:preset][+token...]``; a string is split at commas.
     clients : int >= 1, default 2
         M, at most the number of channels.
     rounds : int >= 1, default 20000
         T.
     runs : int >= 1, default 10
-        Independent repetitions; every policy meets the same air in each.
+        The number of independent repetitions; every policy meets the same air in each.
     seed : int >= 0, default 0
-        The one seed everything derives from.
+        The one seed of all random numbers.
     channel_options : mapping, optional
-        Parameters of the channel model, with a name.
+        Parameters of a channel model that is given by name.
     policy_options : mapping of str to mapping, optional
         Hyper-parameters by policy, as written in ``policies``.
     points : int >= 1, default 200
-        Points of the thinned curves; totals are exact.
+        The number of points of the thinned curves; totals are exact.
     threads : int >= 1, optional
-        Runs at a time; by default one a core.
+        The number of runs at a time; by default one per core.
     backend : {"threads", "ray"}, default "threads"
         Where runs are computed: in this process, or as Ray tasks. Results are the same.
     address : str, optional
-        Of a Ray cluster; by default one is started on this machine.
+        The address of a Ray cluster; by default one is started on this machine.
     progress : bool, default True
-        Show a progress bar on stderr if it is a terminal.
+        Whether a progress bar is shown on stderr if that is a terminal.
 
     Returns
     -------
@@ -113,9 +113,11 @@ def simulate(
     True
     """
     model = build(channels, read_options("channel_options", channel_options))
+    options = read_options("policy_options", policy_options)
+    named = name_policies(policies, options)
     plan = Plan(
         model=model,
-        policies=_read_policies(policies, read_options("policy_options", policy_options)),
+        policies=[parse_policy(text, options.get(name)) for name, text in named.items()],
         clients=_read_clients(clients, model.n_channels),
         rounds=whole_number("rounds", rounds, at_least=1),
         runs=whole_number("runs", runs, at_least=1),
@@ -151,7 +153,7 @@ class Plan:
     stop: threading.Event = field(default_factory=threading.Event, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel to other processes without what stops this one."""
+        """Pickle without the event that stops this process."""
         given = (self.model, self.policies, self.clients, self.rounds, self.runs)
         return Plan, (*given, self.seed, self.points)
 
@@ -163,7 +165,7 @@ class Plan:
 
     @property
     def yardsticks(self) -> dict[str, Policy]:
-        """The oracles regret is measured against, by the name of the measure."""
+        """The oracles that regret is measured against, by the name of the measure."""
         if self.model.has_means:
             return {
                 "regret": parse_policy("oracle:mean+age"),
@@ -172,7 +174,7 @@ class Plan:
         return {"regret_fixed": parse_policy("oracle:fixed+age")}
 
     def check(self) -> None:
-        """Find out what cannot work before any run begins."""
+        """Raise `ParameterError` for what cannot work, before any run begins."""
         for policy in self.policies:
             if policy.needs_contributions:
                 raise ParameterError(
@@ -204,13 +206,6 @@ class Plan:
             "seed": self.seed,
             "points": self.points,
         }
-
-
-def _read_policies(
-    policies: Sequence[str | Policy] | str, options: Mapping[str, Mapping[str, Any]]
-) -> list[Policy]:
-    named = name_policies(policies, options)
-    return [parse_policy(text, options.get(name)) for name, text in named.items()]
 
 
 def name_policies(
@@ -264,7 +259,7 @@ class _Player:
             plain = self.scheduler
             oracle = plain.inner if isinstance(plain, AoIAwareState) else plain
             oracle.worth[:] = hindsight
-        self.desk = open_desk(plan.clients, n_channels)
+        self.desk = open_desk(plan.clients, n_channels, policy.scheduler.client_scores)
         self.tally: Tally = open_tally(plan.clients, plan.checkpoints)
         self.seconds = 0.0
 
@@ -295,7 +290,7 @@ def play_run(plan: Plan, run: int, *, yardsticks: bool = True) -> Record:
     everybody = [*plan.policies, *oracles.values()]
     hindsight = None
     if any(_selection(policy) == "fixed" for policy in everybody):
-        air = open_air(plan.model, plan.rounds, plan.seed, run)  # first pass: the very same air
+        air = open_air(plan.model, plan.rounds, plan.seed, run)  # first pass over the same air
         hindsight = np.zeros(plan.model.n_channels)
         for _, size in _blocks(plan):
             hindsight += air.block(size).states.sum(axis=0)
@@ -318,7 +313,7 @@ def play_run(plan: Plan, run: int, *, yardsticks: bool = True) -> Record:
 
 
 def _trim(tally: Tally) -> Tally:
-    """Return a tally with no more room for alarms than there were: it may have far to travel."""
+    """Return a tally without unused room for alarms, since it may be sent to another machine."""
     return tally._replace(alarm=tally.alarm[: tally.mark[0]["alarms"]].copy())
 
 
@@ -334,7 +329,7 @@ def _run_all(plan: Plan, backend: Backend, progress: bool) -> list[Record]:
                 records[run] = record
                 bar.advance(task)
         except BaseException:
-            plan.stop.set()  # the runs under way end with their block, wherever this came from
+            plan.stop.set()  # running runs end with their block
             raise
     return [record for record in records if record is not None]
 

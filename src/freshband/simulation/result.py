@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _OF_DETECTORS = ("alarms", "detected", "missed", "false_alarms", "delay")
-REGRETS = ("regret", "regret_rotate", "regret_fixed")
+_REGRETS = ("regret", "regret_rotate", "regret_fixed")
 _FORMAT = "freshband simulation 1"
 _LIBRARIES = ("numpy", "numba", "xarray")
 
@@ -78,7 +78,7 @@ def collect(
         "alarms": (total, over_runs(lambda tally: tally.mark[0]["alarms"])),
         "seconds": (total, np.array([record.seconds for record in records]).T),
     }
-    for name in REGRETS:
+    for name in _REGRETS:
         oracle = [record.yardsticks.get(name) for record in records]
         known = all(each is not None for each in oracle)
         regret = age - np.array(oracle)[None] if known else np.full(age.shape, np.nan)
@@ -114,9 +114,9 @@ def _detections(names: Sequence[str], records: Sequence[Record]) -> dict[str, ND
         for p, tally in enumerate(record.tallies):
             alarms = tally.alarm[: min(tally.mark[0]["alarms"], len(tally.alarm)), 0]
             # an alarm is raised at the end of its round, a change begins before it
-            detections = match_alarms(alarms, record.breakpoints)
+            detections = match_alarms(alarms, record.breakpoints)._asdict()
             for name, field in fields.items():
-                found[name][p, r] = getattr(detections, field)
+                found[name][p, r] = detections[field]
     return found
 
 
