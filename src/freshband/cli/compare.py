@@ -37,10 +37,9 @@ def compare(
     policies: Annotated[
         str,
         typer.Option(
-            help="Comma-separated policies, each scheduler[:preset][+token...]\\[@rule], the rule "
-            "being what the server does with updates: async, fixed, fedasync, fedbuff, fedavg; "
-            "eager lets clients whose update was lost go on training, average hands out a mean of "
-            "recent models, as in random@fixed+average. The others are compared with the first.",
+            help="Comma-separated policies, each scheduler[:preset][+token...]\\[@algorithm], the "
+            "algorithm being what the server does with updates, such as fedbuff or fixed+average; "
+            "see 'freshband list algorithms'. The others are compared with the first.",
             rich_help_panel=panels.AIR,
         ),
     ] = "random,glr-cucb,glr-cucb+priority",
@@ -63,8 +62,8 @@ def compare(
             "--set",
             metavar="[TABLE.]KEY=VALUE",
             help="Any other setting, repeatable: client_lr=0.1; an option of a thing by its table "
-            "(channels, dataset, partition, model), such as partition.alpha=0.1; or of a policy, "
-            "such as glr-cucb.delta=0.01.",
+            "(channels, dataset, partition, model, algorithm, valuation), such as "
+            "partition.alpha=0.1; or of a policy, such as glr-cucb.delta=0.01.",
             rich_help_panel=panels.RUN,
         ),
     ] = None,
@@ -176,7 +175,7 @@ def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], d
         base, options = saved["settings"].model_dump(), saved["policy_options"]
         chosen = {name: saved[name] for name in chosen}
     for layer in layers:
-        for name in ("scheduler", "matching"):
+        for name in ("policy", "matching"):
             if name in layer.fields or name in layer.options:
                 raise ParameterError(f"{layer.source} names a {name}: compare takes policies")
         chosen |= {name: layer.fields.pop(name) for name in chosen if name in layer.fields}

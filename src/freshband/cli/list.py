@@ -25,12 +25,12 @@ def list_things(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="schedulers, channels, matchings, datasets, models, partitions, the name of one, "
-            "such as glr-cucb, or training for all settings of a run."
+            help="schedulers, channels, matchings, algorithms, datasets, models, partitions, the "
+            "name of one, such as glr-cucb, or training for all settings of a run."
         ),
     ] = None,
 ) -> None:
-    """List schedulers, channel models and matchings, or explain one of them.
+    """List schedulers, channel models, matchings and server rules, or explain one of them.
 
     [bold]Examples[/bold]
 
@@ -45,6 +45,7 @@ def list_things(
     from rich.console import Console
 
     from freshband.channels.base import registry as channels
+    from freshband.federated.algorithms.base import registry as algorithms
     from freshband.matching.base import registry as matchings
     from freshband.schedulers.base import registry as schedulers
 
@@ -52,6 +53,7 @@ def list_things(
         "schedulers": schedulers,
         "channels": channels,
         "matchings": matchings,
+        "algorithms": algorithms,
     }
     console = Console()
     if not console.is_terminal:  # a pipe has no width: do not fold to 80 columns

@@ -167,8 +167,8 @@ class Watch:
 
 
 def _title(settings: Training, device: str) -> str:
-    algorithm = "" if settings.algorithm == "async" else f", {settings.algorithm}"
+    algorithm = "" if settings.algorithm == "renorm" else f", {settings.algorithm}"
     return (
         f"{settings.dataset} at {settings.clients} clients over {settings.channels}, "
-        f"{settings.policy().name}{algorithm}, seed {settings.seed}, on {device}"
+        f"{settings.build_policy().name}{algorithm}, seed {settings.seed}, on {device}"
     )

@@ -37,7 +37,7 @@ __all__ = ["train"]
 
 _INTERRUPTED = 130
 _FIELDS = (
-    "dataset", "partition", "model", "channels", "scheduler", "matching", "algorithm", "clients",
+    "dataset", "partition", "model", "channels", "policy", "matching", "algorithm", "clients",
     "rounds", "seed", "device",
 )  # fmt: skip
 _WITH_RESUME = {"resume", "output", "plot", "quiet", "tensorboard"}
@@ -50,9 +50,11 @@ def train(
     partition: options.Partition = "dirichlet",
     model: options.Model = None,
     channels: options.Channels = "fig3-piecewise",
-    scheduler: Annotated[
+    policy: Annotated[
         str,
         typer.Option(
+            "--policy",
+            "--scheduler",
             help="Which channels are used, scheduler[:preset][+token...]; see 'freshband list "
             "schedulers'.",
             rich_help_panel=panels.AIR,
@@ -61,7 +63,7 @@ def train(
     matching: Annotated[
         str | None,
         typer.Option(
-            show_default="what suits the scheduler",
+            show_default="what suits the policy",
             help="Who gets which channel: age, priority (by contribution and age), rotate, "
             "random, fixed.",
             rich_help_panel=panels.AIR,
@@ -70,11 +72,11 @@ def train(
     algorithm: Annotated[
         str,
         typer.Option(
-            help="What the server does with updates: async (the paper's round), fedasync, "
-            "fedbuff, fedavg.",
+            help="What the server does with updates, rule[+wrapper...], such as fedbuff or "
+            "renorm+average; see 'freshband list algorithms'.",
             rich_help_panel=panels.RUN,
         ),
-    ] = "async",
+    ] = "renorm",
     clients: options.Clients = 10,
     rounds: options.Rounds = 60,
     seed: options.Seed = 0,
@@ -100,8 +102,8 @@ def train(
             "--set",
             metavar="[TABLE.]KEY=VALUE",
             help="Any other setting, repeatable: client_lr=0.1, or an option of a thing by its "
-            "table: channels, scheduler, matching, dataset, partition, model, such as "
-            "partition.alpha=0.1; 'freshband list training' tells all.",
+            "table: channels, policy, matching, dataset, partition, model, algorithm, valuation, "
+            "such as partition.alpha=0.1; 'freshband list training' tells all.",
             rich_help_panel=panels.RUN,
         ),
     ] = None,
@@ -155,7 +157,7 @@ def train(
 
     [bold]Examples[/bold]
 
-      freshband train --scheduler glr-cucb --matching priority --out run
+      freshband train --policy glr-cucb --matching priority --out run
 
       freshband train --resume run
 

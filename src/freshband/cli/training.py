@@ -31,23 +31,23 @@ Saved = TypeVar("Saved")
 
 __all__ = ["Layer", "merge_layers", "need_extra", "read_file", "read_like", "read_sets"]
 
-# Names that have options of their own, and where the settings keep those.
-TABLES = {
+# Where the settings keep the options of a thing, by the table that gives them.
+TABLES: Final = {
+    "algorithm": "algorithm_options",
     "channels": "channel_options",
     "dataset": "dataset_options",
     "matching": "policy_options",
     "model": "model_options",
     "partition": "partition_options",
-    "scheduler": "policy_options",
+    "policy": "policy_options",
+    "valuation": "valuation_options",
 }
-_SHARED = tuple(name for name in TABLES if TABLES[name] != "policy_options")
-_PARTNER: Final = {"matching": "scheduler", "scheduler": "matching"}  # they share policy_options
-
+_SHARED: Final = tuple(name for name in TABLES if TABLES[name] != "policy_options")
+_PARTNER: Final = {"matching": "policy", "policy": "matching"}  # they share policy_options
+_RENAMED: Final = {"scheduler": "policy"}
 
 # What decides which other settings are used.
-_DECIDING: Final = {
-    "aggregation", "algorithm", "contribution", "matching", "scheduler", "staleness", "weights",
-}  # fmt: skip
+_DECIDING: Final = {"aggregation", "algorithm", "contribution", "matching", "policy", "weights"}
 
 
 class Layer:
@@ -64,10 +64,29 @@ class Layer:
 
     def put(self, table: str, key: str, value: Any) -> None:
         """Enter a setting, or with a table an option; each only once."""
+        from freshband.federated.spelling import OF_ALGORITHMS, OF_VALUATION
+
+        table = _RENAMED.get(table, table)
+        if not table:  # by the names of today
+            key = _RENAMED.get(key, key)
+            table = "algorithm" if key in OF_ALGORITHMS else ""
+            table = "valuation" if key in OF_VALUATION else table
         target = self.options.setdefault(table, {}) if table else self.fields
         if key in target:
             raise ParameterError(f"{self.source} gives {f'{table}.{key}'.lstrip('.')!r} twice")
         target[key] = value
+
+    def gives(self, name: str) -> bool:
+        """Whether it gives a setting, an option or a wrapper of the algorithm."""
+        named = str(self.fields.get("algorithm", "")).split("+")
+        named += ["eager"] if "local_rounds" in self.fields else []
+        options = [self.options.get(table, {}) for table in ("algorithm", "valuation")]
+        return name in self.fields or name in named or any(name in own for own in options)
+
+    def decides(self) -> bool:
+        """Whether it decides which settings of earlier layers are used."""
+        staleness = "staleness" in self.options.get("algorithm", {})
+        return self.policies or staleness or not _DECIDING.isdisjoint(self.fields)
 
 
 def need_extra() -> None:
@@ -91,7 +110,7 @@ def read_file(path: Path) -> Layer:
     for key, value in found.items():
         if not isinstance(value, dict):
             layer.put("", key, value)
-        elif key not in TABLES:
+        elif key not in {*TABLES, *_RENAMED}:
             raise UnknownNameError(f"{path} has no use for a table [{key}]; {nearest(key, TABLES)}")
         else:
             for name, option in value.items():
@@ -121,7 +140,7 @@ def read_like(
 def read_sets(settings: Sequence[str], policies: Sequence[str] = ()) -> Layer:
     """Read ``--set``: ``key=value``, ``table.key=value``, and of policies ``POLICY.key=value``."""
     layer = Layer("the command line")
-    known = [*_SHARED, *policies] if policies else list(TABLES)
+    known = [*_SHARED, *policies] if policies else [*TABLES, *_RENAMED]
     for setting in settings:
         table, key, value = read_setting(setting, "key=value or TABLE.key=value")
         if table and table not in known:
@@ -158,7 +177,7 @@ def merge_layers(
     options = _take_options(values)
     for layer in layers:
         for key, value in layer.fields.items():
-            if key in TABLES and value != values.get(key):
+            if key in TABLES and key != "algorithm" and value != values.get(key):
                 options[key] = {}
             values[key] = value
         for table, own in layer.options.items():
@@ -171,12 +190,14 @@ def merge_layers(
                 raise ParameterError(f"{field} must be a table, got {shown(values[field])}")
             values[field] = {**values[field], **own}
     draft = Training.as_stored(values)
+    left = set()
     for name in draft.unused() if unused is None else unused(draft):
-        given = [at for at, layer in enumerate(layers) if name in layer.fields]
+        given = [at for at, layer in enumerate(layers) if layer.gives(name)]
         later = layers[given[-1] + 1 :] if given else layers
-        if not given or any(each.policies or _DECIDING & each.fields.keys() for each in later):
-            del values[name]
-    return Training(**values) if unused is None else Training.as_stored(values)
+        if not given or any(each.decides() for each in later):
+            left.add(name)
+    kept = draft.without(left)
+    return Training(**kept) if unused is None else Training.as_stored(kept)
 
 
 def _take_options(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -184,8 +205,8 @@ def _take_options(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
     from freshband.federated.settings import Training
 
     options: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
-    if values.get("matching") is not None:  # else it comes and goes with the scheduler
-        rule = type(Training.as_stored(values).policy().matching)
+    if values.get("matching") is not None:  # else it comes and goes with the policy
+        rule = type(Training.as_stored(values).build_policy().matching)
         fields = getattr(rule, "model_fields", {})
         saved = values["policy_options"]
         options["matching"] = {key: saved[key] for key in saved if key in fields}
@@ -199,7 +220,7 @@ def _take_options(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def _leave_to(
     table: str, own: Mapping[str, Any], layer: Layer, options: dict[str, dict[str, Any]]
 ) -> None:
-    """Have options of a scheduler or a matching replace those that went by the other's name."""
+    """Have options of a policy or a matching replace those that went by the other's name."""
     partner = _PARTNER.get(table)
     if partner is None:
         return

@@ -21,6 +21,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from freshband.errors import FileError, UnknownNameError, nearest, shown
+from freshband.federated.settings import Training
 from freshband.files import check_writable, replacing
 
 __all__ = [
@@ -218,11 +219,17 @@ def load_pieces(name: str, scale: Scale, folder: Path) -> dict[str, xr.Dataset]:
 
 def _check_made_so(piece: Piece, path: Path) -> xr.Dataset:
     result = piece.load(path)
-    if json.loads(result.attrs.get("experiment", "null")) != json.loads(
-        json.dumps(dict(piece.config))
-    ):
+    saved = json.loads(result.attrs.get("experiment", "null"))
+    if _spelt_alike(saved) != _spelt_alike(json.loads(json.dumps(dict(piece.config)))):
         raise FileError(f"{path} was made with other settings: move it away, or use another --out")
     return result
+
+
+def _spelt_alike(config: Any) -> Any:
+    """Return what a piece was made with, settings of training as they are spelt today."""
+    if isinstance(config, dict) and "settings" in config:
+        return {**config, "settings": Training.as_stored(config["settings"])}
+    return config
 
 
 def judge(

@@ -27,7 +27,6 @@ __all__ = [
 
 ROUNDS: Final = 250
 _LOOKS: Final = 5  # looks at the test set over which a curve is smoothed: 25 rounds
-_BY_POLICY: Final = {"served", "local_rounds"}  # the policy says so, or they have defaults
 _RUNS: Final = {Scale.quick: 2, Scale.full: 5}
 AIRS: Final = {"piecewise": 20, "extreme": 4}  # with so many clients
 
@@ -102,7 +101,7 @@ def train_piece(
     settings = settings.model_copy(update={"local_steps": longer * settings.local_steps})
     place = {"device", "precision", "path", "workers"}  # may differ from run to run
     given = {
-        "settings": settings.model_dump(mode="json", exclude={*place, *_BY_POLICY}),
+        "settings": settings.model_dump(mode="json", exclude=place),
         "policy": policy,
         "runs": runs,
     }

@@ -23,7 +23,7 @@ from freshband.federated.data import load_dataset
 from freshband.federated.engine import Federation, train_together
 from freshband.federated.own_things import check_settings
 from freshband.federated.records import RoundRecord
-from freshband.federated.result import LIBRARIES, collect_records, measure_training
+from freshband.federated.result import LIBRARIES, collect_records, measure_training, spelt_today
 from freshband.federated.rules import settings_of, unused_by_all
 from freshband.federated.settings import Training
 from freshband.parameters import whole_number
@@ -70,12 +70,9 @@ def compare(
     settings : Training
         What all have in common; scheduler, matching, their options and the run are replaced.
     policies : sequence of str
-        ``scheduler[:preset][+token...][@rule]``, such as ``"glr-cucb+priority"``, with what the
-        server does with updates: an algorithm, ``"random@fedavg"``, or an aggregation of
-        ``async``, ``"random@fixed"``; ``eager`` lets clients whose update was lost go on training
-        (``local_rounds`` is 4) and ``average`` hands out a mean of recent models, alone or after
-        another: ``"random@fixed+average"``. A string is split at commas. The others are compared
-        with the first.
+        ``scheduler[:preset][+token...][@algorithm]``, such as ``"glr-cucb+priority"`` or
+        ``"random@fixed+average"``. A rule behind ``@`` replaces that of the settings, a wrapper is
+        added to it. A string is split at commas. The others are compared with the first.
     runs : int >= 1, default 1
         Independent repetitions, from ``settings.run`` on: other air, split, weights and batches.
     policy_options : mapping of str to mapping, optional
@@ -270,7 +267,10 @@ def load_comparison(path: str | os.PathLike[str]) -> xr.Dataset:
     FileError
         If the file is missing, damaged, or not a comparison's.
     """
-    return load_sealed(path, _FORMAT)
+    result = load_sealed(path, _FORMAT)
+    config = json.loads(result.attrs["config"])
+    config["settings"] = spelt_today(config["settings"])
+    return result.assign_attrs(config=json.dumps(config))
 
 
 def read_comparison(
@@ -298,7 +298,7 @@ def read_comparison(
         idle = unused_by_all(settings, named, config["policy_options"])
     if notes is not None:
         notes += [f"left out: {why}" for why in idle.values()]
-    kept = Training.as_stored(settings.model_dump(exclude=set(idle)))
+    kept = Training.as_stored(settings.without(idle))
     return {**config, "settings": kept}
 
 

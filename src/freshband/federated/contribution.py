@@ -11,18 +11,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import combinations
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, final, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import Field
 
 from freshband.errors import ParameterError
+from freshband.parameters import Parameters
 
 __all__ = [
     "ALONE",
     "LEAVE_ONE_OUT",
     "ColdStart",
     "LeaveOneOut",
+    "ValuationOptions",
+    "client_weights",
     "cosine_distance",
     "fedce_contributions",
     "fill_unheard",
@@ -36,6 +40,26 @@ LeaveOneOut = Literal["global_minus", "buffer", "literal"]
 LEAVE_ONE_OUT: tuple[str, ...] = get_args(LeaveOneOut)
 ColdStart = Literal["mean", "max", "zero"]
 ALONE: Final = 1.0 - 1e-12  # a client with all the weight leaves nothing to compare with
+
+
+@final
+class ValuationOptions(Parameters):
+    """How clients are valued, beside the rule that computes their contributions.
+
+    Parameters
+    ----------
+    loo : {"global_minus", "buffer", "literal"}, default "global_minus"
+        How one client is left out; see `leave_one_out`.
+    cold_start : {"mean", "max", "zero"}, default "mean"
+        The contribution of a client never heard.
+    error_samples : int >= 1, optional
+        The largest number of validation samples an error is measured on; by default half of what a
+        client trains on in a round, which keeps it cheap.
+    """
+
+    loo: LeaveOneOut = "global_minus"
+    cold_start: ColdStart = "mean"
+    error_samples: Annotated[int, Field(ge=1)] | None = None
 
 
 def without_one(whole: Any, own: NDArray[Any], zeta: Any) -> NDArray[Any]:
@@ -152,6 +176,25 @@ def paper_contributions(
     whole = zeta @ gradients
     rest = leave_one_out(whole, gradients, zeta, loo)
     return fill_unheard(cosine_distance(gradients, rest) * error, heard, cold_start)
+
+
+def client_weights(contributions: ArrayLike) -> NDArray[np.float64]:
+    """Return the weights `ζ_m = C_m / Σ_j C_j` over all clients, equation (43).
+
+    They sum to 1, and are equal if all contributions are 0.
+
+    Examples
+    --------
+    >>> client_weights([1.0, 3.0]).tolist()
+    [0.25, 0.75]
+    """
+    c = np.asarray(contributions, dtype=np.float64)
+    if c.ndim != 1 or c.size == 0 or not np.isfinite(c).all() or (c < 0).any():
+        raise ParameterError(
+            f"contributions must be finite numbers >= 0, one per client, got {contributions!r}"
+        )
+    total = c.sum()
+    return c / total if total > 0 else np.full(c.shape, 1.0 / c.size)
 
 
 def fill_unheard(

@@ -26,7 +26,7 @@ from torch import nn
 from freshband.channels.base import ChannelModel
 from freshband.coordinator import Coordinator
 from freshband.errors import FileError, ParameterError
-from freshband.federated.algorithms import build_algorithm
+from freshband.federated.algorithms import Rule
 from freshband.federated.batches import Batches
 from freshband.federated.clients import choose_clients, pick_device
 from freshband.federated.clients.base import Job, Layout, LocalTraining, Trial, check_trainable
@@ -52,9 +52,9 @@ class Federation:
     ----------
     settings : Training, optional
         What to run.
-    dataset, model, channels, partition : optional
-        Objects of one's own in place of what the settings name: a `Dataset`, an ``nn.Module``
-        with its initial weights, a channel model, a `Partition`.
+    dataset, model, channels, partition, algorithm : optional
+        Objects of your own in place of what the settings name: a `Dataset`, an ``nn.Module`` with
+        its initial weights, a channel model, a `Partition`, a server's `Rule`.
     clients : LocalTraining, optional
         A path to train on, shared with other federations of the same model and data set.
     alter_update : callable, optional
@@ -63,7 +63,7 @@ class Federation:
 
     Examples
     --------
-    >>> with Federation(Training(model="mlp", clients=4, rounds=3, scheduler="random")) as run:
+    >>> with Federation(Training(model="mlp", clients=4, rounds=3, policy="random")) as run:
     ...     records = list(run)
     >>> [record.round for record in records], records[0].trained
     ([1, 2, 3], 4)
@@ -77,16 +77,18 @@ class Federation:
         model: nn.Module | None = None,
         channels: ChannelModel | None = None,
         partition: Partition | None = None,
+        algorithm: Rule | None = None,
         clients: LocalTraining | None = None,
         alter_update: AlterUpdate | None = None,
     ) -> None:
         self.settings = chosen = check_settings(Training() if settings is None else settings)
         check_own_things(
-            dataset=dataset, channels=channels, partition=partition, clients=clients,
-            alter_update=alter_update,
+            dataset=dataset, channels=channels, partition=partition, algorithm=algorithm,
+            clients=clients, alter_update=alter_update,
         )  # fmt: skip
         self.channels = chosen.build_channels() if channels is None else channels
         parts = parts_of(chosen, self.channels.n_channels)
+        parts["algorithm"] = chosen.build_algorithm() if algorithm is None else algorithm
         device = pick_device(chosen.device)
         whole = (
             dataset
@@ -130,7 +132,6 @@ class Federation:
         model = model.to(device=self.dataset.train_images.device, dtype=dtype)
         return FederatedServer(
             model,
-            algorithm=build_algorithm(chosen),
             client_lr=chosen.client_lr,
             payload=model.element_size() * len(model),
             weights=self.partition.sizes if chosen.weights == "size" else None,
@@ -287,8 +288,7 @@ class Federation:
         tensors, facts
             What `checkpoint` returned.
         **objects
-            ``dataset``, ``model``, ``channels``, ``partition``, ``clients`` and ``alter_update``
-            as they were given to the first one.
+            The objects that were given to the first one, and ``clients`` and ``alter_update``.
 
         Raises
         ------
@@ -321,9 +321,9 @@ def train_together(federations: Sequence[Federation]) -> Iterator[tuple[RoundRec
 
     Examples
     --------
-    >>> first = Federation(Training(model="mlp", clients=4, rounds=3, scheduler="random"))
+    >>> first = Federation(Training(model="mlp", clients=4, rounds=3, policy="random"))
     >>> other = Federation(
-    ...     Training(model="mlp", clients=4, rounds=3, scheduler="cucb"), clients=first.clients
+    ...     Training(model="mlp", clients=4, rounds=3, policy="cucb"), clients=first.clients
     ... )
     >>> [[record.round for record in records] for records in train_together([first, other])]
     [[1, 1], [2, 2], [3, 3]]

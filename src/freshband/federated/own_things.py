@@ -11,6 +11,7 @@ from torch.utils.data import TensorDataset
 
 from freshband.channels.base import ChannelModel
 from freshband.errors import ParameterError, shown
+from freshband.federated.algorithms import Rule
 from freshband.federated.data.base import Dataset
 from freshband.federated.partition.base import Partition
 from freshband.federated.settings import Training
@@ -40,6 +41,7 @@ def check_own_things(
     dataset: object = None,
     channels: object = None,
     partition: object = None,
+    algorithm: object = None,
     clients: object = None,
     alter_update: object = None,
 ) -> None:
@@ -60,6 +62,9 @@ def check_own_things(
         raise _refusal("channels", "a channel model", channels, hint)
     if not isinstance(partition, Partition | None):
         raise _refusal("partition", "a Partition", partition, _how_to_make_a_partition(partition))
+    if not isinstance(algorithm, Rule | None):
+        hint = "make one with, for example, FedBuff(buffer_size=5)"
+        raise _refusal("algorithm", "a Rule", algorithm, hint)
     if clients is not None and (isinstance(clients, type) or not hasattr(clients, "examine")):
         hint = "their number is a setting, Training(clients=...)"
         raise _refusal("clients", "those of another Federation", clients, hint)

@@ -3,7 +3,7 @@
 Examples
 --------
 >>> from freshband.federated import Federation, Training
->>> settings = Training(scheduler="random", clients=3, rounds=4)
+>>> settings = Training(policy="random", clients=3, rounds=4)
 >>> with Federation(settings) as federation:
 ...     result = collect_records(list(federation), settings)
 >>> result.ages.dims, result.sizes["round"]
@@ -25,10 +25,11 @@ import xarray as xr
 
 from freshband import __version__
 from freshband.aoi import jain_index
-from freshband.errors import ParameterError, shown
+from freshband.errors import FreshbandError, ParameterError, shown
 from freshband.federated.clients import name_device, pick_device
 from freshband.federated.records import RoundRecord, stack_records
 from freshband.federated.settings import Training
+from freshband.federated.spelling import modernise
 from freshband.plugins import imports_to_keep
 from freshband.sealed import load_sealed, save_sealed, versions_of
 
@@ -38,6 +39,7 @@ __all__ = [
     "measure_training",
     "read_settings",
     "save_training",
+    "spelt_today",
     "summarise_training",
 ]
 
@@ -121,7 +123,17 @@ def load_training(path: str | os.PathLike[str]) -> xr.Dataset:
     FileError
         If the file is missing, damaged, or not a training's.
     """
-    return load_sealed(path, _FORMAT)
+    result = load_sealed(path, _FORMAT)
+    config = spelt_today(json.loads(result.attrs["config"]))
+    return result.assign_attrs(config=json.dumps(config))
+
+
+def spelt_today(config: dict[str, Any]) -> dict[str, Any]:
+    """Return saved settings as they are spelt today, unless a rule of one's own is unknown here."""
+    try:
+        return modernise(config)
+    except FreshbandError:
+        return config
 
 
 def read_settings(
@@ -156,14 +168,14 @@ def summarise_training(result: xr.Dataset) -> dict[str, Any]:
     measures = {str(name): _plain(one.item()) for name, one in measure_training(result).items()}
     if measures["best_round"] is not None:
         measures["best_round"] = int(measures["best_round"])
-    if not measures["alarms"] and not settings.policy().has_detector:
+    if not measures["alarms"] and not settings.build_policy().has_detector:
         measures["alarms"] = None
     seconds = float(result.attrs["seconds"])
     looks = result.accuracy.notnull().values
     by_client = result.client_accuracy.values[looks]
     return {
         "dataset": settings.dataset,
-        "policy": settings.policy().name,
+        "policy": settings.build_policy().name,
         "algorithm": settings.algorithm,
         "channels": settings.channels,
         "clients": settings.clients,

@@ -9,7 +9,7 @@ Examples
 >>> import tempfile
 >>> from freshband.federated.settings import Training
 >>> folder = tempfile.mkdtemp() + "/mine"
->>> run = start_run(Training(model="mlp", clients=2, rounds=3, scheduler="random"), folder)
+>>> run = start_run(Training(model="mlp", clients=2, rounds=3, policy="random"), folder)
 >>> for record in run:
 ...     if record.round == 2:
 ...         run.stop()

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from freshband.aoi import age_variance
 from freshband.coordinator import Coordinator
 from freshband.errors import ParameterError
-from freshband.federated.algorithms import Algorithm, Arrivals, served_model
+from freshband.federated.algorithms import Algorithm, Arrivals
 from freshband.federated.records import RoundRecord
 from freshband.federated.settings import Training
 from freshband.federated.state import Pending, ServerState, copy_into
@@ -82,8 +82,8 @@ class FederatedServer:
         Values the clients, for ``+priority`` and contribution weights.
     keeps_models : bool, default True
         Whether the valuation keeps the clients' models, to leave them out one by one.
-    local_rounds : int >= 1, default 1
-        Rounds a client works on a model it was given.
+    local_rounds : int >= 1, optional
+        The number of rounds a client works on a model; by default as the algorithm has it.
     clip_norm : float > 0, optional
         Longest change of the model one update may ask for; longer ones are shortened.
     alter_update : callable, optional
@@ -92,12 +92,12 @@ class FederatedServer:
 
     Examples
     --------
-    >>> from freshband.federated.algorithms import build_algorithm
+    >>> from freshband.federated.algorithms.renorm import Renorm
     >>> server = FederatedServer(
     ...     torch.zeros(2),
     ...     coordinator=Coordinator("random", n_clients=2, n_channels=3),
     ...     rounds=9,
-    ...     algorithm=build_algorithm(Training(client_lr=0.5)),
+    ...     algorithm=Renorm(),
     ...     client_lr=0.5,
     ...     payload=8,
     ... )
@@ -121,7 +121,7 @@ class FederatedServer:
         weights: ArrayLike | None = None,
         valuation: Valuation | None = None,
         keeps_models: bool = True,
-        local_rounds: int = 1,
+        local_rounds: int | None = None,
         clip_norm: float | None = None,
         alter_update: AlterUpdate | None = None,
     ) -> None:
@@ -130,7 +130,8 @@ class FederatedServer:
         n_clients = coordinator.n_clients
         self.coordinator, self.algorithm, self.valuation = coordinator, algorithm, valuation
         self.rounds = whole_number("rounds", rounds, at_least=1)
-        self.client_lr, self.local_rounds, self.clip_norm = client_lr, local_rounds, clip_norm
+        self.client_lr, self.clip_norm = client_lr, clip_norm
+        self.local_rounds = algorithm.training_rounds if local_rounds is None else local_rounds
         self.payload = payload + 8 * (valuation is not None)  # an error, or a weight
         self.scheduler_seconds = 0.0  # of the present round
         self._alter = alter_update
@@ -141,10 +142,10 @@ class FederatedServer:
             round=0,
             version=0,
             model=model,
-            memory=algorithm.open_memory(model),
+            memory=algorithm.start(model),
             receivers=np.ones(n_clients, np.bool_),
             weights=_read_weights(weights, n_clients),
-            worked=np.zeros(n_clients if local_rounds > 1 else 0, np.int64),
+            worked=np.zeros(n_clients if self.local_rounds > 1 else 0, np.int64),
         )
         if valuation is not None:
             valuation.open(model, keeps_models=keeps_models)
@@ -152,7 +153,7 @@ class FederatedServer:
     @property
     def served(self) -> torch.Tensor:
         """The model the server hands out at present."""
-        return served_model(self.state.model, self.state.memory)
+        return self.algorithm.serve(self.state.model, self.state.memory)
 
     # ------------------------------------------------------------------------------ a round
 
@@ -223,6 +224,7 @@ class FederatedServer:
                 {c: sent.trained for c, sent in taken.items() if sent.trained is not None},
                 staleness,
                 weights,
+                self.client_lr,
                 plan.round,
             ),
         )
@@ -345,15 +347,14 @@ def parts_of(settings: Training, n_channels: int) -> dict[str, Any]:
     rule = settings.contribution_rule
     return {
         "coordinator": Coordinator(
-            settings.policy(), settings.clients, n_channels, settings.seed,
+            settings.build_policy(), settings.clients, n_channels, settings.seed,
             run=settings.run, horizon=settings.rounds,
         ),
         "rounds": settings.rounds,
         "valuation": None if rule is None else Valuation(
-            settings.clients, settings.client_lr, rule=rule, loo=settings.loo,
-            cold_start=settings.cold_start, weigh=settings.weights == "contribution",
+            settings.clients, settings.client_lr, rule=rule, options=settings.valuing,
+            weigh=settings.weights == "contribution",
         ),
-        "local_rounds": settings.local_rounds,
         "clip_norm": settings.clip_norm,
     }  # fmt: skip
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+from freshband.errors import ParameterError
 
 __all__ = ["Pending", "PendingUpdates", "ServerState", "copy_into"]
 
@@ -96,8 +99,8 @@ class ServerState:
         Of the model: how many steps the server could have made.
     model : tensor, shape (P,)
         `w_t`.
-    memory : dict of tensors
-        What the algorithm remembers.
+    memory : tuple
+        What the algorithm remembers, as tensors and arrays.
     receivers : bool array, shape (M,)
         Who gets the model next.
     weights : float64 array, shape (M,)
@@ -109,7 +112,7 @@ class ServerState:
     round: int
     version: int
     model: torch.Tensor
-    memory: dict[str, torch.Tensor]
+    memory: Any
     receivers: NDArray[np.bool_]
     weights: NDArray[np.float64]
     worked: NDArray[np.int64]
@@ -117,12 +120,26 @@ class ServerState:
     def to_tensors(self) -> dict[str, torch.Tensor]:
         """Return everything but the counts as tensors, which are views of the present state."""
         tensors = {"model": self.model}
-        tensors |= {f"memory.{name}": value for name, value in self.memory.items()}
+        tensors |= {f"memory.{name}": value for name, value in _named(self.memory).items()}
         tensors["arrays.receivers"] = torch.from_numpy(self.receivers)
         tensors["arrays.weights"] = torch.from_numpy(self.weights)
         if len(self.worked):
             tensors["arrays.worked"] = torch.from_numpy(self.worked)
         return tensors
+
+
+def _named(memory: Any) -> dict[str, torch.Tensor]:
+    """Return what a rule remembers by name; a wrapper's memory holds that of its rule."""
+    found: dict[str, torch.Tensor] = {}
+    for name, value in zip(getattr(memory, "_fields", ()), memory, strict=True):
+        if isinstance(value, tuple):
+            parts = _named(value)
+        else:
+            parts = {name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value}
+        for twice in parts.keys() & found.keys():
+            raise ParameterError(f"two rules remember {twice!r}: one must call it otherwise")
+        found |= parts
+    return found
 
 
 def copy_into(views: Mapping[str, torch.Tensor], saved: Mapping[str, torch.Tensor]) -> None:

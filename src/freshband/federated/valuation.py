@@ -12,10 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from freshband.errors import ParameterError
-from freshband.federated.aggregation import client_weights
 from freshband.federated.contribution import (
-    ColdStart,
-    LeaveOneOut,
+    ValuationOptions,
+    client_weights,
     fedce_contributions,
     fill_unheard,
 )
@@ -37,12 +36,10 @@ class Valuation:
         `η`, which turns the way a client went into a gradient.
     rule : {"paper", "fedce"}, default "paper"
         How contributions are computed.
-    cold_start : {"mean", "max", "zero"}, default "mean"
-        The contribution of a client never heard.
     weigh : bool, default False
         Whether clients also weigh by contribution in the aggregation (43).
-    loo : {"global_minus", "buffer", "literal"}, default "global_minus"
-        How one client is left out.
+    options : ValuationOptions, optional
+        How one client is left out, and what one never heard is worth.
 
     Attributes
     ----------
@@ -60,9 +57,8 @@ class Valuation:
     n_clients: int
     client_lr: float
     rule: Literal["paper", "fedce"] = dataclasses.field(default="paper", kw_only=True)
-    cold_start: ColdStart = dataclasses.field(default="mean", kw_only=True)
     weigh: bool = dataclasses.field(default=False, kw_only=True)
-    loo: LeaveOneOut = dataclasses.field(default="global_minus", kw_only=True)
+    options: ValuationOptions = dataclasses.field(default=ValuationOptions(), kw_only=True)
 
     def __post_init__(self) -> None:
         if self.rule not in ("paper", "fedce"):
@@ -82,7 +78,7 @@ class Valuation:
         self, model: torch.Tensor, weights: NDArray[np.float64], who: NDArray[np.int64]
     ) -> torch.Tensor:
         """Return the model without each of the clients ``who`` (42), shape (len(who), P)."""
-        return models_without(model, self.models, weights, self.heard, who, self.loo)
+        return models_without(model, self.models, weights, self.heard, who, self.options.loo)
 
     def take(
         self, round: int, delivered: Mapping[int, Pending], weights: NDArray[np.float64]
@@ -95,13 +91,13 @@ class Valuation:
             self.heard[client] = True
             if not math.isnan(sent.error):
                 self.errors[client] = sent.error
-        distances = distances_to_rest(self.gradients, weights, self.loo)
+        distances = distances_to_rest(self.gradients, weights, self.options.loo)
         if self.rule == "fedce":
             self.worth += fedce_contributions(distances, self.errors, self.heard)
             worth = self.worth / round
         else:
             worth = distances * self.errors
-        self.contributions = fill_unheard(worth, self.heard, self.cold_start)
+        self.contributions = fill_unheard(worth, self.heard, self.options.cold_start)
         return client_weights(self.contributions) if self.weigh else weights
 
     def to_tensors(self) -> dict[str, torch.Tensor]:

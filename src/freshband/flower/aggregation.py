@@ -19,7 +19,6 @@ from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
 from freshband.errors import ParameterError
-from freshband.federated.algorithms import build_algorithm
 from freshband.federated.settings import Training
 from freshband.flower.wire import Arrays, Update, to_arrays, to_record, widened
 
@@ -97,13 +96,12 @@ class PaperAggregation:
     Parameters
     ----------
     settings : Training
-        ``algorithm``, ``aggregation``, ``client_lr``, ``server_lr``, ``served`` and what else they
-        use.
+        ``algorithm``, ``algorithm_options`` and ``client_lr``.
     """
 
     def __init__(self, settings: Training) -> None:
         self.settings = settings
-        self.rule = build_algorithm(settings)
+        self.rule = settings.build_algorithm()
 
     def configure(
         self, round: int, model: ArrayRecord, grid: Grid, nodes: Sequence[int]

@@ -96,7 +96,7 @@ def _in_row(like: NDArray[Any]) -> bool:
 
 
 @dataclasses.dataclass(eq=False)
-class ArrayRule:
+class ArrayRule(Algorithm):
     """Lets an `Aggregation` of arrays move the server's row.
 
     Parameters
@@ -113,15 +113,14 @@ class ArrayRule:
     rows: Rows
     held: Mapping[int, Update]
     starts: Mapping[int, Arrays]
-    everybody_trains: bool = False
-    needs_models: bool = True
 
-    def open_memory(self, model: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return nothing: an aggregation keeps what it remembers."""
-        return {}
+    @property
+    def needs_models(self) -> bool:
+        """An aggregation is handed models."""
+        return True
 
     def apply(
-        self, model: torch.Tensor, memory: dict[str, torch.Tensor], arrivals: Arrivals
+        self, model: torch.Tensor, memory: Any, arrivals: Arrivals
     ) -> tuple[NDArray[np.float64], int]:
         """Hand what arrived to the aggregation, and take the model it makes of it."""
         taken = []

@@ -60,7 +60,7 @@ def draw_training(result: xr.Dataset) -> Figure:
         _plain(axes)
     _bars(participation, result.participation.values)
     figure.suptitle(
-        f"{_told(settings)}; {settings.policy().name}, {result.sizes['round']} rounds",
+        f"{_told(settings)}; {settings.build_policy().name}, {result.sizes['round']} rounds",
         fontsize=9,
         x=0.01,
         ha="left",

@@ -94,9 +94,9 @@ def trained_on(config: dict[str, Any]) -> str:
 def policy_of(config: dict[str, Any]) -> str:
     """Return the policy's name, also of one that is not known here."""
     try:
-        return Training.as_stored(config).policy().name
+        return Training.as_stored(config).build_policy().name
     except FreshbandError:
-        return "+".join(str(config[name]) for name in ("scheduler", "matching") if config[name])
+        return "+".join(str(config[name]) for name in ("policy", "matching") if config[name])
 
 
 def training_defaults() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Aggregation weights, steps and staleness, by hand-worked numbers (T12)."""
+"""Weights of clients, steps of the weighted means and staleness, by hand-worked numbers (T12)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,29 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike, NDArray
 
 from freshband.errors import ParameterError
-from freshband.federated.aggregation import (
-    AGGREGATIONS,
-    client_weights,
-    staleness_weight,
-    update_steps,
-)
+from freshband.federated.algorithms import build_algorithm
+from freshband.federated.algorithms.discounted import staleness_weight
+from freshband.federated.algorithms.fedavg import WEIGHTINGS
+from freshband.federated.algorithms.weighted import WeightedMean
+from freshband.federated.contribution import client_weights
 
 ZETA = [0.5, 0.25, 0.125, 0.125]
 ARRIVED = [True, False, True, False]
+
+
+def update_steps(
+    weights: ArrayLike,
+    delivered: ArrayLike,
+    client_lr: float,
+    rule: str = "renorm",
+    **options: float,
+) -> NDArray[np.float64]:
+    mean = build_algorithm(rule, options)
+    assert isinstance(mean, WeightedMean)
+    return mean.steps(weights, delivered, client_lr)
 
 
 def test_weights_are_shares_of_all_contributions() -> None:
@@ -66,7 +78,7 @@ def test_fixed_is_the_best_multiple_of_a_mean_of_orthogonal_updates(m: int, data
     assert best == pytest.approx(arrived.sum() / m)
 
 
-@pytest.mark.parametrize("rule", AGGREGATIONS)
+@pytest.mark.parametrize("rule", WEIGHTINGS)
 def test_nobody_arrived_moves_nothing(rule: Any) -> None:
     assert update_steps(ZETA, [False] * 4, 0.1, rule=rule).tolist() == [0, 0, 0, 0]
 
@@ -92,7 +104,7 @@ def test_staleness_weights() -> None:
         lambda: update_steps(ZETA, [True], 0.1),
         lambda: update_steps(ZETA, ARRIVED, 0.0),
         lambda: update_steps(ZETA, ARRIVED, 0.1, server_lr=float("nan")),
-        lambda: update_steps(ZETA, ARRIVED, 0.1, rule="sum"),  # type: ignore[arg-type]
+        lambda: update_steps(ZETA, ARRIVED, 0.1, rule="sum"),
         lambda: staleness_weight([-1]),
         lambda: staleness_weight([1], "linear"),  # type: ignore[arg-type]
     ],
