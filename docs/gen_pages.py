@@ -1,8 +1,8 @@
 """Write the pages that follow from the code: mkdocs runs this before it builds the site.
 
-One page for each registered scheduler, channel model and matching, a table of each kind, one page
-for each other module of the package, the commands' options and the changelog. A new file in
-``schedulers/`` gets its page here without a line of documentation besides its docstring.
+One page for each registered scheduler, channel model, matching and server rule, a table of each
+kind, one page for each other module of the package, the commands' options and the changelog. A new
+file in ``schedulers/`` gets its page here without a line of documentation besides its docstring.
 """
 
 from __future__ import annotations
@@ -61,6 +61,15 @@ KINDS = (
         intro="A matching decides which client gets which of the chosen channels. Write it after "
         "a scheduler with a plus sign; without one the scheduler's own default applies.",
         usage="freshband simulate --channels piecewise --policies glr-cucb+{name} --clients 2",
+    ),
+    Kind(
+        folder="algorithms",
+        title="Server rules",
+        module="freshband.federated.algorithms.base",
+        intro="A server rule decides what becomes of the updates that arrived. `average` and "
+        "`eager` are wrappers, which change any rule: write them after it with a plus sign, such "
+        "as `fedbuff+average`. [Training](../training.md) says more.",
+        usage="freshband train --algorithm {name}",
     ),
 )
 

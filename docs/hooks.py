@@ -39,7 +39,7 @@ def on_page_content(html: str, *, page: Any, **_: Any) -> str:
     """Check a page, and turn the errata in a generated one's running text into links."""
     for complaint in complaints(html):
         LOG.warning("%s: %s", page.file.src_uri, complaint)
-    if not page.url.startswith(("schedulers/", "channels/", "matchings/", "api/")):
+    if not page.url.startswith(("schedulers/", "channels/", "matchings/", "algorithms/", "api/")):
         return html
     target = get_relative_url("errata/", page.url)
 

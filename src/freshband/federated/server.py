@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from freshband.aoi import age_variance
 from freshband.coordinator import Coordinator
-from freshband.errors import ParameterError
+from freshband.errors import ParameterError, RuleError
 from freshband.federated.algorithms import Algorithm, Arrivals
 from freshband.federated.records import RoundRecord
 from freshband.federated.settings import Training
@@ -228,6 +228,7 @@ class FederatedServer:
                 plan.round,
             ),
         )
+        _check_move(self.algorithm, steps, passed, n_clients)
         began = time.perf_counter()
         # A refused update tells nothing of the channel's trade, and its client stays as old.
         alarm = self.coordinator.observe(
@@ -357,6 +358,15 @@ def parts_of(settings: Training, n_channels: int) -> dict[str, Any]:
         ),
         "clip_norm": settings.clip_norm,
     }  # fmt: skip
+
+
+def _check_move(algorithm: Algorithm, steps: Any, passed: Any, n_clients: int) -> None:
+    """Refuse what a rule of the user's own must not return."""
+    name = type(algorithm).__name__
+    if not isinstance(steps, np.ndarray) or steps.shape != (n_clients,) or steps.dtype.kind != "f":
+        raise RuleError(f"{name}.apply must return {n_clients} steps as a float array first")
+    if not isinstance(passed, int) or passed < 0:
+        raise RuleError(f"{name}.apply must return the versions passed second, got {passed!r}")
 
 
 def _read_weights(weights: ArrayLike | None, n_clients: int) -> NDArray[np.float64]:

@@ -31,10 +31,8 @@ def modernise(values: Mapping[str, Any]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> modernise(
-    ...     {"algorithm": "async", "aggregation": "fixed", "served": "average", "mixing": 0.6}
-    ... )
-    {'algorithm': 'fixed+average', 'algorithm_options': {}}
+    >>> modernise({"aggregation": "fixed", "served": "average", "mixing": 0.6})
+    {'valuation_options': {}, 'algorithm_options': {}, 'algorithm': 'fixed+average'}
     """
     read = {name: value for name, value in values.items() if name not in FORMER}
     if "scheduler" in values:

@@ -41,6 +41,16 @@ class Average(Wrapper):
     recency : int >= 0, default 16
         The power with which later models count more; 0 is the mean of all models.
 
+    Notes
+    -----
+    **Deviations.** The paper does not have it.
+
+    Examples
+    --------
+    >>> from freshband.federated.algorithms import build_algorithm
+    >>> build_algorithm("average", {"recency": 0}).recency
+    0
+
     References
     ----------
     Shamir, Zhang, "Stochastic gradient descent for non-smooth optimization: convergence results

@@ -49,17 +49,7 @@ def staleness_weight(
 
 
 class Discounted(Rule):
-    """A rule under which stale updates count less, as `staleness_weight` says.
-
-    Parameters
-    ----------
-    staleness : {"constant", "polynomial", "hinge"}, default "polynomial"
-        The form of the discount.
-    staleness_a : float > 0, default 0.5
-        A parameter of ``polynomial`` and ``hinge``.
-    staleness_b : float >= 0, default 4
-        A parameter of ``hinge``.
-    """
+    """A rule under which stale updates count less, as `staleness_weight` says."""
 
     staleness: Literal["constant", "polynomial", "hinge"] = "polynomial"
     staleness_a: Annotated[float, Field(gt=0)] = 0.5

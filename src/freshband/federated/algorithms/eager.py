@@ -26,6 +26,16 @@ class Eager(Wrapper):
     local_rounds : int >= 2, default 4
         The number of rounds a client works on a model it was given. A client that is seldom heard
         must not walk too far away from the others.
+
+    Notes
+    -----
+    **Deviations.** The paper does not have it: its clients wait.
+
+    Examples
+    --------
+    >>> from freshband.federated.algorithms import build_algorithm
+    >>> build_algorithm("fixed+eager").training_rounds
+    4
     """
 
     local_rounds: Annotated[int, Field(ge=2)] = 4

@@ -26,8 +26,16 @@ class FedAsync(Discounted):
     ----------
     mixing : float in (0, 1], default 0.6
         How far the model moves towards a fresh client's, `α`.
-    staleness, staleness_a, staleness_b
-        The discount `d` of stale updates; see `freshband.federated.algorithms.discounted`.
+    staleness : {"constant", "polynomial", "hinge"}, default "polynomial"
+        The form of the discount `d` of stale models, as in `staleness_weight`.
+    staleness_a : float > 0, default 0.5
+        A parameter of ``polynomial`` and ``hinge``.
+    staleness_b : float >= 0, default 4
+        A parameter of ``hinge``.
+
+    Notes
+    -----
+    **Deviations.** Updates that arrive in the same round are mixed in in the order of clients.
 
     Examples
     --------

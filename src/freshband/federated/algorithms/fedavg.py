@@ -34,6 +34,10 @@ class FedAvg(Rule):
     server_lr : float > 0, default 1
         The server's step `η_s`.
 
+    Notes
+    -----
+    **Deviations.** Clients send over the channels of this package, and lost updates are left out.
+
     Examples
     --------
     >>> FedAvg(weighting="fixed").everybody_trains

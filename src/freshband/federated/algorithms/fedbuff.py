@@ -35,10 +35,18 @@ class FedBuff(Discounted):
     ----------
     buffer_size : int >= 1, default 10
         The number of updates in a full buffer, K.
+    staleness : {"constant", "polynomial", "hinge"}, default "polynomial"
+        The form of the discount `d` of stale updates, as in `staleness_weight`.
+    staleness_a : float > 0, default 0.5
+        A parameter of ``polynomial`` and ``hinge``.
+    staleness_b : float >= 0, default 4
+        A parameter of ``hinge``.
     server_lr : float > 0, default 1
         The server's step `η_s`.
-    staleness, staleness_a, staleness_b
-        The discount `d` of stale updates; see `freshband.federated.algorithms.discounted`.
+
+    Notes
+    -----
+    **Deviations.** Updates that arrive in the same round fill the buffer in the order of clients.
 
     Examples
     --------

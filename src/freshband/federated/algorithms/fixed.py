@@ -26,6 +26,10 @@ class Fixed(WeightedMean):
     server_lr : float > 0, default 1
         The server's step `η_s`.
 
+    Notes
+    -----
+    **Deviations.** The paper has equation (7), see `freshband.federated.algorithms.renorm`.
+
     Examples
     --------
     >>> Fixed().steps([0.5, 0.25, 0.25], [True, True, False], client_lr=0.4).tolist()

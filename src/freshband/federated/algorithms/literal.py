@@ -26,6 +26,10 @@ class LiteralMean(WeightedMean):
     server_lr : float > 0, default 1
         The server's step `η_s`.
 
+    Notes
+    -----
+    **Deviations.** None.
+
     Examples
     --------
     >>> LiteralMean().steps([0.5, 0.25, 0.25], [True, True, False], client_lr=0.4).tolist()

@@ -25,6 +25,10 @@ class MeanOne(WeightedMean):
     server_lr : float > 0, default 1
         The server's step `η_s`.
 
+    Notes
+    -----
+    **Deviations.** Equation (7) leaves out `η` and M (erratum E7).
+
     Examples
     --------
     >>> MeanOne().steps([0.5, 0.25, 0.25], [True, True, False], client_lr=0.4).round(12).tolist()

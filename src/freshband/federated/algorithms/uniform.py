@@ -23,6 +23,10 @@ class Uniform(WeightedMean):
     server_lr : float > 0, default 1
         The server's step `η_s`.
 
+    Notes
+    -----
+    **Deviations.** The paper weighs updates.
+
     Examples
     --------
     >>> Uniform().steps([0.5, 0.25, 0.25], [True, True, False], client_lr=0.4).tolist()
