@@ -18,7 +18,17 @@ from freshband.cli.settings import (
     check_options,
     given_options,
 )
-from freshband.cli.training import merge_layers, need_extra, read_file, read_like, read_sets
+from freshband.cli.training import (
+    Config,
+    Like,
+    Output,
+    choice,
+    merge_layers,
+    need_extra,
+    read_file,
+    read_like,
+    read_line,
+)
 from freshband.errors import ParameterError
 from freshband.plugins import made_with
 
@@ -36,11 +46,11 @@ def compare(
     context: typer.Context,
     policies: Annotated[
         str,
-        typer.Option(
-            help="Comma-separated policies, each scheduler[:preset][+token...]\\[@algorithm], the "
+        choice(
+            panels.AIR,
+            "Comma-separated policies, each scheduler[:preset][+token...]\\[@algorithm], the "
             "algorithm being what the server does with updates, such as fedbuff or fixed+average; "
             "see 'freshband list algorithms'. The others are compared with the first.",
-            rich_help_panel=panels.AIR,
         ),
     ] = "random,glr-cucb,glr-cucb+priority",
     dataset: options.Dataset = "digits",
@@ -58,48 +68,27 @@ def compare(
     seed: options.Seed = 0,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="[TABLE.]KEY=VALUE",
-            help="Any other setting, repeatable: client_lr=0.1; an option of a thing by its table "
+        choice(
+            panels.RUN,
+            "Any other setting, repeatable: client_lr=0.1; an option of a thing by its table "
             "(channels, dataset, partition, model, algorithm, valuation), such as "
             "partition.alpha=0.1; or of a policy, such as glr-cucb.delta=0.01.",
-            rich_help_panel=panels.RUN,
+            "--set",
+            metavar="[TABLE.]KEY=VALUE",
         ),
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.toml",
-            help="Settings from a file, with the same names and tables, also policies and runs; "
-            "the command line wins.",
-            rich_help_panel=panels.RUN,
-        ),
-    ] = None,
-    like: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.nc",
-            help="Repeat the comparison saved in this file; files and the command line win.",
-            rich_help_panel=panels.RUN,
-        ),
-    ] = None,
+    config: Config = None,
+    like: Like = None,
     device: options.Device = "auto",
     data_dir: options.DataDir = None,
-    output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
+    output: Output = Format.table,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Save all rounds of all runs, with their settings, as NetCDF.",
-            rich_help_panel=panels.KEPT,
-        ),
+        choice(panels.KEPT, "Save all rounds of all runs, with their settings, as NetCDF."),
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(
-            help="Draw regret, accuracy and fairness on one page (png, pdf, svg).",
-            rich_help_panel=panels.KEPT,
-        ),
+        choice(panels.KEPT, "Draw regret, accuracy and fairness on one page (png, pdf, svg)."),
     ] = None,
     backend: WhereOption = Where.threads,
     address: AddressOption = None,
@@ -183,13 +172,7 @@ def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], d
     names = chosen["policies"]
     names = names.split(",") if isinstance(names, str) else names
     names = [str(name).strip() for name in names] if isinstance(names, list) else []
-    layer = read_sets(params["settings"] or [], names)
-    layer.policies = "policies" in given
-    for name in _FIELDS:
-        if name in given:
-            layer.put("", name, params[name])
-    if params["data_dir"] is not None:
-        layer.put("dataset", "data_dir", str(params["data_dir"]))
+    layer = read_line(params, given, _FIELDS, names)
     own = {name: layer.options.pop(name) for name in names if name in layer.options}
     kept = {name: values for name, values in options.items() if name in names}
     together = {name: {**kept.get(name, {}), **own.get(name, {})} for name in own | kept}

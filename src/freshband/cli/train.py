@@ -17,12 +17,15 @@ from freshband.cli.job import Job, interruptible
 from freshband.cli.live import Watch
 from freshband.cli.settings import Format, given_options
 from freshband.cli.training import (
-    Layer,
+    Config,
+    Like,
+    Output,
+    choice,
     merge_layers,
     need_extra,
     read_file,
     read_like,
-    read_sets,
+    read_line,
 )
 from freshband.errors import ParameterError
 from freshband.plugins import made_with
@@ -52,29 +55,29 @@ def train(
     channels: options.Channels = "fig3-piecewise",
     policy: Annotated[
         str,
-        typer.Option(
+        choice(
+            panels.AIR,
+            "Which channels are used, scheduler[:preset][+token...]; see 'freshband list "
+            "schedulers'.",
             "--policy",
             "--scheduler",
-            help="Which channels are used, scheduler[:preset][+token...]; see 'freshband list "
-            "schedulers'.",
-            rich_help_panel=panels.AIR,
         ),
     ] = "glr-cucb",
     matching: Annotated[
         str | None,
-        typer.Option(
+        choice(
+            panels.AIR,
+            "Who gets which channel: age, priority (by contribution and age), rotate, random, "
+            "fixed.",
             show_default="what suits the policy",
-            help="Who gets which channel: age, priority (by contribution and age), rotate, "
-            "random, fixed.",
-            rich_help_panel=panels.AIR,
         ),
     ] = None,
     algorithm: Annotated[
         str,
-        typer.Option(
-            help="What the server does with updates, rule[+wrapper...], such as fedbuff or "
+        choice(
+            panels.RUN,
+            "What the server does with updates, rule[+wrapper...], such as fedbuff or "
             "renorm+average; see 'freshband list algorithms'.",
-            rich_help_panel=panels.RUN,
         ),
     ] = "renorm",
     clients: options.Clients = 10,
@@ -82,68 +85,47 @@ def train(
     seed: options.Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(
+        choice(
+            panels.KEPT,
+            "Folder for result.nc and checkpoints; without it nothing is saved.",
             metavar="DIR",
-            help="Folder for result.nc and checkpoints; without it nothing is saved.",
-            rich_help_panel=panels.KEPT,
         ),
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Go on with the run in this folder, where it stopped.",
-            rich_help_panel=panels.KEPT,
-        ),
+        choice(panels.KEPT, "Go on with the run in this folder, where it stopped.", metavar="DIR"),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
+        choice(
+            panels.RUN,
+            "Any other setting, repeatable: client_lr=0.1, or an option of a thing by its table: "
+            "channels, policy, matching, dataset, partition, model, algorithm, valuation, such as "
+            "partition.alpha=0.1; 'freshband list training' tells all.",
             "--set",
             metavar="[TABLE.]KEY=VALUE",
-            help="Any other setting, repeatable: client_lr=0.1, or an option of a thing by its "
-            "table: channels, policy, matching, dataset, partition, model, algorithm, valuation, "
-            "such as partition.alpha=0.1; 'freshband list training' tells all.",
-            rich_help_panel=panels.RUN,
         ),
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.toml",
-            help="Settings from a file, with the same names and tables; the command line wins.",
-            rich_help_panel=panels.RUN,
-        ),
-    ] = None,
-    like: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.nc",
-            help="Repeat the settings saved in this result; files and the command line win.",
-            rich_help_panel=panels.RUN,
-        ),
-    ] = None,
+    config: Config = None,
+    like: Like = None,
     device: options.Device = "auto",
     data_dir: options.DataDir = None,
     checkpoint_every: Annotated[
         int, options.count("Rounds between two checkpoints.", panels.KEPT)
     ] = 10,
     keep: Annotated[int, options.count("Number of checkpoints kept.", panels.KEPT)] = 2,
-    output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
+    output: Output = Format.table,
     plot: Annotated[
         Path | None,
-        typer.Option(
-            help="Draw accuracy, ages, variance and participation (png, pdf, svg).",
-            rich_help_panel=panels.KEPT,
-        ),
+        choice(panels.KEPT, "Draw accuracy, ages, variance and participation (png, pdf, svg)."),
     ] = None,
     tensorboard: Annotated[
         bool | None,
-        typer.Option(
+        choice(
+            panels.KEPT,
+            "Write scalars to DIR/tensorboard, for 'tensorboard --logdir DIR'.",
             "--tensorboard/--no-tensorboard",
             show_default="no",
-            help="Write scalars to DIR/tensorboard, for 'tensorboard --logdir DIR'.",
-            rich_help_panel=panels.KEPT,
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress at all.")] = False,
@@ -199,15 +181,8 @@ def _choose(params: dict[str, Any], given: set[str]) -> tuple[Training, dict[str
 
     Returned with them is what the result says of the files imported when it was made.
     """
-    layer = read_sets(params["settings"] or [])
-    for name in _FIELDS:
-        if name in given:
-            layer.put("", name, params[name])
-    if params["data_dir"] is not None:
-        layer.put("dataset", "data_dir", str(params["data_dir"]))
-    layers: list[Layer] = [layer]
-    if params["config"] is not None:
-        layers.insert(0, read_file(params["config"]))
+    layers = [] if params["config"] is None else [read_file(params["config"])]
+    layers.append(read_line(params, given, _FIELDS))
     base: dict[str, Any] = {}
     kept: dict[str, Any] = {}
     if params["like"] is not None:

@@ -6,11 +6,12 @@ import importlib.util
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from freshband.cli.settings import read_setting
+from freshband.cli import panels
+from freshband.cli.settings import Format, read_setting
 from freshband.errors import (
     FileError,
     FreshbandError,
@@ -29,7 +30,44 @@ if TYPE_CHECKING:
 
 Saved = TypeVar("Saved")
 
-__all__ = ["Layer", "merge_layers", "need_extra", "read_file", "read_like", "read_sets"]
+__all__ = [
+    "Config",
+    "Layer",
+    "Like",
+    "Output",
+    "choice",
+    "merge_layers",
+    "need_extra",
+    "read_file",
+    "read_like",
+    "read_line",
+    "read_sets",
+]
+
+
+def choice(panel: str, text: str, *names: str, **more: Any) -> Any:
+    """Return an option of a command, with the panel of its help page and its text there."""
+    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
+
+
+Config = Annotated[
+    Path | None,
+    choice(
+        panels.RUN,
+        "Settings from a file, with the same names and tables, for compare also policies and "
+        "runs; the command line wins.",
+        metavar="FILE.toml",
+    ),
+]
+Like = Annotated[
+    Path | None,
+    choice(
+        panels.RUN,
+        "Repeat what is saved in this result; files and the command line win.",
+        metavar="FILE.nc",
+    ),
+]
+Output = Annotated[Format, typer.Option("--format", help="How to print.")]
 
 # Where the settings keep the options of a thing, by the table that gives them.
 TABLES: Final = {
@@ -151,25 +189,31 @@ def read_sets(settings: Sequence[str], policies: Sequence[str] = ()) -> Layer:
     return layer
 
 
+def read_line(
+    params: Mapping[str, Any], given: set[str], fields: Sequence[str], policies: Sequence[str] = ()
+) -> Layer:
+    """Read the command line: its own options and those of ``--set``."""
+    layer = read_sets(params["settings"] or [], policies)
+    layer.policies = "policies" in given
+    for name in fields:
+        if name in given:
+            layer.put("", name, params[name])
+    if params["data_dir"] is not None:
+        layer.put("dataset", "data_dir", str(params["data_dir"]))
+    return layer
+
+
 def merge_layers(
     base: Mapping[str, Any],
     layers: Sequence[Layer],
     unused: Callable[[Training], Mapping[str, str]] | None = None,
 ) -> Training:
-    """Return the settings: later layers win over earlier ones and over ``base``.
+    """Return the settings: later layers win over earlier ones and over ``base``, those of a result.
 
     Options belong to a name: where a later layer names something else they are left behind. So are
     settings that what a later layer names does not use, and those of ``base`` that nothing uses.
-
-    Parameters
-    ----------
-    base : mapping
-        Settings of a saved result.
-    layers : sequence of Layer
-        What a file says, then the command line.
-    unused : callable, optional
-        What tells settings without effect, `Training.unused` by default. Where it is given those
-        that are left are not refused here.
+    ``unused`` tells settings without effect, `Training.unused` by default; where it is given, those
+    that are left are not refused here.
     """
     from freshband.federated.settings import Training
 

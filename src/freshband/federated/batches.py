@@ -18,15 +18,8 @@ class Batches:
     """Draws the batches of every client and round.
 
     A client goes through its samples in random order, and through them again in a new order when
-    they run out, so no sample comes up twice before all have come up once. Each round begins a
-    new order.
-
-    Parameters
-    ----------
-    seed, run : int
-        As everywhere.
-    local_steps, batch_size : int >= 1
-        E and B: the shape of a round's batches.
+    they run out, so no sample comes up twice before all have come up once. Each round begins a new
+    order.
 
     Examples
     --------

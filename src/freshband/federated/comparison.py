@@ -318,14 +318,10 @@ def measure_comparison(result: xr.Dataset) -> xr.Dataset:
 def summarise_comparison(result: xr.Dataset) -> dict[str, Any]:
     """Return mean and standard error over runs of every measure, as plain JSON values.
 
-    Returns
-    -------
-    dict
-        ``policies.<name>.<measure>`` is ``{"mean": …, "se": …}``, or None where the measure does
-        not apply; a standard error of a single run is None. ``policies.<name>.versus_first`` holds
-        the same of the differences to the first policy, run by run. Around it stand settings,
-        seed and versions. Where ``same_air`` is true all runs met the same states of the channels:
-        standard errors then say nothing of the air.
+    ``policies.<name>.<measure>`` is ``{"mean": …, "se": …}``, or None where the measure does not
+    apply; a standard error of a single run is None. ``policies.<name>.versus_first`` holds the same
+    of the differences to the first policy, run by run. Where ``same_air`` is true all runs met the
+    same states of the channels: standard errors then say nothing of the channel environment.
     """
     config = read_comparison(result)
     measures = measure_comparison(result)

@@ -86,13 +86,9 @@ def leave_one_out(
     parts : float array, shape (n_clients, n_parameters)
         What each client last delivered, `x_m`.
     weights : array of float in [0, 1], shape (n_clients,)
-        `ζ`, summing to 1.
+        `ζ`, summing to 1. A client that has all the weight leaves nothing: `x^{-m} = x`.
     form : {"global_minus", "buffer", "literal"}, default "global_minus"
-
-    Returns
-    -------
-    float array, shape (n_clients, n_parameters)
-        `x^{-m}`. A client that has all the weight leaves nothing to compare with: `x^{-m} = x`.
+        The formula.
 
     Notes
     -----
@@ -148,19 +144,8 @@ def paper_contributions(
 ) -> NDArray[np.float64]:
     """Return `C_m = Γcos_m Γerr_m`, equations (33) to (35).
 
-    Parameters
-    ----------
-    gradients : float array, shape (n_clients, n_parameters)
-        Buffered last received gradients.
-    errors : array of float in [0, 1], shape (n_clients,)
-        `Γerr`: error rate of the model without m on m's validation data, last reported.
-    weights : array, shape (n_clients,)
-        `ζ` of the round before (the definition is circular otherwise).
-    received : array of bool, shape (n_clients,), optional
-        Whether anything of the client arrived yet; the others get the ``cold_start`` value.
-    loo : {"global_minus", "buffer", "literal"}, default "global_minus"
-    cold_start : {"mean", "max", "zero"}, default "mean"
-        The contribution of a client never heard, from those that were.
+    ``errors`` are the rates `Γerr` that clients last reported, ``weights`` the `ζ` of the round
+    before (the definition is circular otherwise), ``received`` says of whom anything arrived yet.
 
     Examples
     --------
@@ -179,9 +164,7 @@ def paper_contributions(
 
 
 def client_weights(contributions: ArrayLike) -> NDArray[np.float64]:
-    """Return the weights `ζ_m = C_m / Σ_j C_j` over all clients, equation (43).
-
-    They sum to 1, and are equal if all contributions are 0.
+    """Return the weights `ζ_m = C_m / Σ_j C_j`, equation (43); equal ones if all `C_m` are 0.
 
     Examples
     --------
@@ -203,11 +186,6 @@ def fill_unheard(
     """Return contributions with those of clients never heard made up from the others.
 
     Where nobody was heard all are 1, or 0 with ``"zero"``.
-
-    Examples
-    --------
-    >>> fill_unheard(np.array([0.2, 0.4, 0.0]), np.array([True, True, False])).round(6).tolist()
-    [0.2, 0.4, 0.3]
     """
     if cold_start not in get_args(ColdStart):
         raise ParameterError(
@@ -227,28 +205,14 @@ def fedce_contributions(
 ) -> NDArray[np.float64]:
     """Return one round's contributions as FedCE has them; it averages these over the rounds.
 
-    Each factor is a share of its sum over clients, at least 0.001, and their product again a
-    share: `c_m ∝ max(d_m / Σd, 0.001) max(e_m / Σe, 0.001)`. Clients never heard get none of it.
-
-    Parameters
-    ----------
-    distances : array, shape (n_clients,)
-        `Γcos` (34).
-    errors : array, shape (n_clients,)
-        `Γerr` (35).
-    heard : array of bool, shape (n_clients,)
-        Whether anything of the client arrived yet.
-
-    Examples
-    --------
-    >>> everybody = np.array([True, True])
-    >>> fedce_contributions(np.array([0.25, 0.75]), np.array([0.5, 0.5]), everybody).tolist()
-    [0.25, 0.75]
+    Each factor is a share of its sum over clients, at least 0.001, and their product again a share:
+    `c_m ∝ max(d_m / Σd, 0.001) max(e_m / Σe, 0.001)`, with the distances `Γcos` (34) and the errors
+    `Γerr` (35). Clients never heard get none of it.
 
     References
     ----------
-    M. Jiang et al., "Fair federated medical image segmentation via client contribution
-    estimation", CVPR 2023.
+    M. Jiang et al., "Fair federated medical image segmentation via client contribution estimation",
+    CVPR 2023.
     """
     product = np.where(heard, _shares(distances, heard) * _shares(errors, heard), 0.0)
     total = product.sum()
@@ -263,14 +227,9 @@ def _shares(factor: NDArray[np.float64], heard: NDArray[np.bool_]) -> NDArray[np
 
 
 def shapley_values(value: Callable[[frozenset[int]], float], n_clients: int) -> NDArray[np.float64]:
-    """Return exact Shapley values, equation (32), by visiting all `2^M` coalitions.
+    """Return exact Shapley values, equation (32), by visiting all `2^M` coalitions, M <= 16.
 
-    Parameters
-    ----------
-    value : callable
-        What a coalition is worth; called once for every subset of clients, the empty one too.
-    n_clients : int in [1, 16]
-        M.
+    ``value`` says what a coalition is worth; it is called once for every subset, the empty one too.
 
     Examples
     --------

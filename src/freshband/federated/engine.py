@@ -283,17 +283,9 @@ class Federation:
     ) -> Federation:
         """Return the federation that `checkpoint` described; it continues bit for bit.
 
-        Parameters
-        ----------
-        tensors, facts
-            What `checkpoint` returned.
-        **objects
-            The objects that were given to the first one, and ``clients`` and ``alter_update``.
-
-        Raises
-        ------
-        FileError
-            If these belong to another problem, or something is missing.
+        ``objects`` are those that were given to the first one, and ``clients`` and
+        ``alter_update``. A `FileError` says if the rest belongs to another problem, or something is
+        missing.
         """
         if "settings" not in facts:
             raise FileError("cannot restore this run: it lacks 'settings'")
@@ -312,12 +304,8 @@ def train_together(federations: Sequence[Federation]) -> Iterator[tuple[RoundRec
 
     They must have been given the same ``clients``, so share model and data set; their policies,
     seeds and algorithms may differ. Each computes what it would alone: to the bit on the path
-    ``threads``, up to rounding where clients are stacked.
-
-    Yields
-    ------
-    tuple of RoundRecord
-        One of each federation, until the first has played all its rounds.
+    ``threads``, up to rounding where clients are stacked. Yields a record of each federation, round
+    by round, until the first has played all its rounds.
 
     Examples
     --------

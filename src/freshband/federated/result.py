@@ -65,7 +65,7 @@ def collect_records(
     Parameters
     ----------
     records : sequence of RoundRecord
-        Of rounds 1, 2, …, at least one.
+        The records of rounds 1, 2, …, at least one.
     settings : Training
         What the run was made with.
     seconds : float, optional
@@ -77,9 +77,9 @@ def collect_records(
     -------
     xarray.Dataset
         Every field of `RoundRecord` over (round), (round, client) or (round, channel); besides
-        ``cumulative_variance``, the running sum of ``variance`` over rounds, and
-        ``participation``, the share of rounds in which each client's update got through.
-        Attributes hold the settings, versions and the device.
+        ``cumulative_variance``, the running sum of ``variance``, and ``participation``, the share
+        of rounds in which each client's update got through. Attributes hold settings, versions and
+        device.
     """
     if not records:
         raise ParameterError("records must hold at least one round, got none")
@@ -157,12 +157,9 @@ def _check(result: object) -> xr.Dataset:
 def summarise_training(result: xr.Dataset) -> dict[str, Any]:
     """Return what became of a run, as plain JSON values.
 
-    Returns
-    -------
-    dict
-        The measures of `measure_training`, None where there is nothing to say; by client
-        ``participation`` and ``client_accuracy``; ``policy``, ``rounds_per_second``, and under
-        ``config`` the settings.
+    These are the measures of `measure_training`, None where there is nothing to say; by client
+    ``participation`` and ``client_accuracy``; ``policy``, ``rounds_per_second``, and under
+    ``config`` the settings.
     """
     settings = read_settings(result)
     measures = {str(name): _plain(one.item()) for name, one in measure_training(result).items()}
@@ -198,23 +195,17 @@ def _plain(value: float) -> float | None:
 
 
 def measure_training(result: xr.Dataset) -> xr.Dataset:
-    """Return what is left of a run when its rounds are summed up.
-
-    Parameters
-    ----------
-    result : xarray.Dataset
-        Of a run, or of several with more dimensions, which stay.
+    """Return what is left of a run, or of several, when its rounds are summed up.
 
     Returns
     -------
     xarray.Dataset
-        ``final_accuracy``, ``final_loss`` and ``accuracy_spread`` as of the last look at the test
-        set; ``best_accuracy``, ``best_round``, and ``mean_accuracy`` over all looks, which tells
-        who learns faster; ``mean_age`` and ``max_age``;
-        ``cumulative_variance``; ``jain`` of the deliveries by client; ``mean_staleness`` of the
-        updates applied; ``delivered``, ``refused``, ``alarms``, ``trained``, ``bytes_up`` and
-        ``bytes_down`` in all. Of a file of ``freshband reproduce``, which keeps means over clients
-        in place of every client, those that can be told from it.
+        ``final_accuracy``, ``final_loss`` and ``accuracy_spread`` as of the last evaluation;
+        ``best_accuracy``, ``best_round``, and ``mean_accuracy`` over all evaluations, which tells
+        who learns faster; ``mean_age`` and ``max_age``; ``cumulative_variance``; ``jain`` of the
+        deliveries by client; ``mean_staleness`` of the updates applied; ``delivered``, ``refused``,
+        ``alarms``, ``trained``, ``bytes_up`` and ``bytes_down`` in all. A file of ``freshband
+        reproduce`` has means over clients: of it, those that can be told.
     """
     looked = result.accuracy.notnull()
     looked = looked.any([dim for dim in looked.dims if dim != "round"])

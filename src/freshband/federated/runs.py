@@ -22,16 +22,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, Unpack
 
 import torch
 import xarray as xr
-from torch import nn
 
-from freshband.channels.base import ChannelModel
 from freshband.errors import FileError, FreshbandError, SequenceError, reason
 from freshband.federated.checkpoint import (
     Checkpoint,
@@ -41,16 +38,15 @@ from freshband.federated.checkpoint import (
     tensors_of,
 )
 from freshband.federated.clients import name_device
-from freshband.federated.data import Dataset
 from freshband.federated.engine import Federation
-from freshband.federated.own_things import check_settings
-from freshband.federated.partition import Partition
+from freshband.federated.own_things import OwnThings, check_settings, given_things
 from freshband.federated.records import RoundRecord, stack_records, unstack_records
 from freshband.federated.result import collect_records, save_training
 from freshband.federated.settings import Training
 from freshband.federated.terms import (
     Terms,
     check_objects,
+    claimed,
     fingerprint,
     read_terms,
     terms_path,
@@ -61,11 +57,6 @@ from freshband.federated.terms import (
 from freshband.files import make_folder, sweep
 from freshband.parameters import file_path, whole_number
 from freshband.plugins import imported_files, made_with
-
-try:
-    import fcntl
-except ImportError:  # a system without it has nothing as simple that a kill undoes
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["Run", "read_rounds", "resume_run", "start_run"]
 
@@ -157,7 +148,7 @@ class Run:
         if self.finished:
             return
         self.stopped = False
-        with _claimed(self.out):
+        with claimed(self.out):
             sweep(self.out, ".*.result.nc", ".run.json.*.tmp", ".*.trial")
             try:
                 yield from self._play()
@@ -240,10 +231,7 @@ def start_run(
     *,
     checkpoint_every: int = 10,
     keep: int = 2,
-    dataset: Dataset | None = None,
-    model: nn.Module | None = None,
-    channels: ChannelModel | None = None,
-    partition: Partition | None = None,
+    **own: Unpack[OwnThings],
 ) -> Run:
     """Begin a run in a folder of its own; iterate over what is returned to play it.
 
@@ -252,13 +240,14 @@ def start_run(
     settings : Training
         What to run.
     out : path
-        Its folder; made if need be.
+        The folder of the run; it is made if it is not there.
     checkpoint_every : int >= 1, default 10
-        Rounds between two checkpoints. The last round always has one.
+        The number of rounds between two checkpoints. The last round always has one.
     keep : int >= 1, default 2
-        Checkpoints to keep.
-    dataset, model, channels, partition : optional
-        Objects of one's own, as in `Federation`; `resume_run` must be given the same.
+        The number of checkpoints to keep.
+    **own
+        ``dataset``, ``model``, ``channels``, ``partition`` and ``algorithm`` of your own, as in
+        `Federation`; `resume_run` must be given the same.
 
     Raises
     ------
@@ -267,21 +256,20 @@ def start_run(
     ParameterError
         If a value is out of range or does not fit the others.
     """
-    home = file_path("out", out)
-    own = _given(dataset=dataset, model=model, channels=channels, partition=partition)
+    home, given = file_path("out", out), given_things(**own)
     terms = Terms(
         settings=check_settings(settings),
         checkpoint_every=whole_number("checkpoint_every", checkpoint_every, at_least=1),
         keep=whole_number("keep", keep, at_least=1),
-        objects={name: fingerprint(value) for name, value in own.items()},
+        objects={name: fingerprint(value) for name, value in given.items()},
         versions=versions(),
         imported=[str(path) for path in imported_files()],
     )
     make_folder(home)  # before anything is loaded
     _refuse_run(home)
-    run = Run(home, terms, Federation(settings, **own))
+    run = Run(home, terms, Federation(settings, **given))
     try:
-        with _claimed(home):
+        with claimed(home):
             _refuse_run(home)
             write_terms(home, terms)
             try:
@@ -295,14 +283,7 @@ def start_run(
     return run
 
 
-def resume_run(
-    out: str | os.PathLike[str],
-    *,
-    dataset: Dataset | None = None,
-    model: nn.Module | None = None,
-    channels: ChannelModel | None = None,
-    partition: Partition | None = None,
-) -> Run:
+def resume_run(out: str | os.PathLike[str], **own: Unpack[OwnThings]) -> Run:
     """Go on with a run from its newest checkpoint that is whole.
 
     A run that was killed before its first checkpoint begins anew. A finished one has its records
@@ -312,7 +293,7 @@ def resume_run(
     ----------
     out : path
         The run's folder.
-    dataset, model, channels, partition : optional
+    **own
         What `start_run` was given.
 
     Raises
@@ -322,47 +303,26 @@ def resume_run(
     ParameterError
         If other objects are given than `start_run` was.
     """
-    home = file_path("out", out)
+    home, given = file_path("out", out), given_things(**own)
     terms = read_terms(home)
-    own = _given(dataset=dataset, model=model, channels=channels, partition=partition)
-    check_objects(own, terms)
+    check_objects(given, terms)
     notes = [*terms.notes, *version_notes(terms)]
     with made_with(terms_path(home), {"imported": terms.imported}):
         if not has_checkpoint(_checkpoints(home)):
-            return Run(home, terms, Federation(terms.settings, **own), notes=notes)
+            return Run(home, terms, Federation(terms.settings, **given), notes=notes)
         found = load_checkpoint(_checkpoints(home))
         notes += [f"damaged checkpoint, not used: {which}" for which in found.damaged]
-        federation, records = _restore(home, terms, found, own)
+        records = _records_of(home, terms, found)
+        facts = {**found.facts.get("federation", {}), "settings": terms.settings.model_dump()}
+        federation = Federation.restore(tensors_of(found.tensors, _STATE), facts, **given)
     return Run(home, terms, federation, records, notes, found.round)
-
-
-def _restore(
-    home: Path, terms: Terms, found: Checkpoint, own: Mapping[str, Any]
-) -> tuple[Federation, list[RoundRecord]]:
-    records = _records_of(home, terms, found)
-    facts = found.facts.get("federation", {}) | {"settings": terms.settings.model_dump(mode="json")}
-    return Federation.restore(tensors_of(found.tensors, _STATE), facts, **own), records
 
 
 def read_rounds(out: str | os.PathLike[str]) -> xr.Dataset:
     """Return the rounds a run has played so far, as of its newest checkpoint that is whole.
 
+    They are as `freshband.federated.result.collect_records` has them, with the versions of the run.
     The run may go on meanwhile, and nothing it trains with is loaded.
-
-    Parameters
-    ----------
-    out : path
-        The run's folder.
-
-    Returns
-    -------
-    xarray.Dataset
-        As `freshband.federated.result.collect_records` has it, with the versions of the run.
-
-    Raises
-    ------
-    FileError
-        If the folder holds no run, none of its checkpoints can be used, or no round was saved.
     """
     home = file_path("out", out)
     terms = read_terms(home)
@@ -391,10 +351,6 @@ def _records_of(home: Path, terms: Terms, found: Checkpoint) -> list[RoundRecord
         raise FileError(f"cannot read the records of {where}: {reason(error)}") from None
 
 
-def _given(**objects: Any) -> dict[str, Any]:
-    return {name: value for name, value in objects.items() if value is not None}
-
-
 # ---------------------------------------------------------------------------------- the folder
 
 
@@ -419,25 +375,3 @@ def _refuse_run(home: Path) -> None:
         )
     if (home / "result.nc").exists():
         raise FileError(f"{home} already holds a result.nc: give another folder")
-
-
-@contextmanager
-def _claimed(home: Path) -> Iterator[None]:
-    """Have the folder for oneself; the system gives it back when the process dies, however."""
-    if fcntl is None:
-        yield
-        return
-    try:
-        handle = os.open(home, os.O_RDONLY)
-    except OSError as error:
-        raise FileError(f"cannot open {home}: {reason(error)}") from None
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise FileError(f"{home} is in use: its run goes on elsewhere") from None
-        except OSError:
-            pass  # a file system without locks keeps nobody out
-        yield
-    finally:
-        os.close(handle)

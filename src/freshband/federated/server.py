@@ -39,24 +39,12 @@ AlterUpdate = Callable[[int, int, torch.Tensor], Any]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plan:
-    """What the server wants of a round.
-
-    Attributes
-    ----------
-    round : int
-        Counted from 1.
-    assignment : int64 array, shape (M,)
-        Channel of each client, -1 for none.
-    receivers : int64 array
-        Clients that get the model and train on it.
-    further : int64 array
-        Clients that go on training from where they are, while their update waits.
-    """
+    """What the server wants of a round, which is counted from 1."""
 
     round: int
-    assignment: NDArray[np.int64]
-    receivers: NDArray[np.int64]
-    further: NDArray[np.int64]
+    assignment: NDArray[np.int64]  # (M,), the channel of each client, -1 for none
+    receivers: NDArray[np.int64]  # clients that get the model and train on it
+    further: NDArray[np.int64]  # clients that go on training while their update waits
 
 
 class FederatedServer:
@@ -67,15 +55,15 @@ class FederatedServer:
     model : tensor, shape (P,)
         The initial model; it becomes the server's own.
     coordinator : Coordinator
-        Who plans.
+        Plans who sends where.
     algorithm : Algorithm
-        What becomes of what got through.
+        The server rule, which makes a new model of what got through.
     rounds : int >= 1
-        T.
+        The number of rounds T.
     client_lr : float > 0
-        `η`.
+        `η`, the clients' step.
     payload : int
-        Bytes of a model on its way.
+        The number of bytes of a model on its way.
     weights : array of float >= 0, shape (M,), optional
         `ζ`, equal by default; scaled to sum to 1.
     valuation : Valuation, optional
@@ -195,16 +183,11 @@ class FederatedServer:
         Parameters
         ----------
         plan : Plan
-            Of this round.
+            The plan of this round.
         outcome : sequence of bool or None, shape (M,)
             True delivered, False lost, None unknown.
         pending : mapping of int to Pending
-            The updates of those that were delivered, at least.
-
-        Returns
-        -------
-        RoundRecord
-            Nobody has looked at the model yet, nor at the clock.
+            At least the updates of those that were delivered.
         """
         state, n_clients = self.state, len(outcome)
         arrived = {client: pending[client] for client, yes in enumerate(outcome) if yes}
@@ -322,13 +305,7 @@ class FederatedServer:
         return {**self.state.to_tensors(), **valued}
 
     def restore(self, tensors: Mapping[str, torch.Tensor], round: int, version: int) -> None:
-        """Take back what `to_tensors` returned.
-
-        Raises
-        ------
-        KeyError, ValueError, FileError
-            If something is missing, or belongs to another problem.
-        """
+        """Take back what `to_tensors` returned; an error says what does not fit."""
         data = tensors["coordinator"].numpy().tobytes()
         saved, mine = Coordinator.from_bytes(data, "its coordinator"), self.coordinator
         for name in ("n_clients", "n_channels", "seed", "run", "horizon"):

@@ -61,7 +61,7 @@ class Uplink(Protocol):
         Returns
         -------
         sequence of bool or None, shape (n_clients,)
-            True delivered, False lost, None unknown. True only where ``arrived``.
+            True delivered, which takes ``arrived``, False lost, None unknown.
         """
         ...
 
@@ -70,18 +70,18 @@ class SimulatedUplink:
     """Updates reach the server over Flower and count once a simulated channel lets them through.
 
     The server keeps what it has in hand until then, as the client of the paper keeps its update.
-    With the same settings as ``freshband train`` the run is the same, round for round.
+    With the settings of ``freshband train`` the run is the same, round for round.
 
     Parameters
     ----------
     channels : str or ChannelModel
-        What the air does.
+        The channel environment.
     rounds : int >= 1
-        Horizon T.
+        The number of rounds T.
     seed, run : int >= 0, default 0
-        As everywhere: the same numbers give the same air.
+        The same numbers give the same channel states.
     deadline : float > 0, default 600
-        Seconds to wait for a client's training; who takes longer counts as unknown.
+        Seconds to wait for a client's training; a client that takes longer counts as unknown.
 
     Examples
     --------

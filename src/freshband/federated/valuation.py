@@ -31,7 +31,7 @@ class Valuation:
     Parameters
     ----------
     n_clients : int >= 1
-        M.
+        The number of clients M.
     client_lr : float > 0
         `η`, which turns the way a client went into a gradient.
     rule : {"paper", "fedce"}, default "paper"
@@ -40,18 +40,6 @@ class Valuation:
         Whether clients also weigh by contribution in the aggregation (43).
     options : ValuationOptions, optional
         How one client is left out, and what one never heard is worth.
-
-    Attributes
-    ----------
-    contributions, errors : float64 arrays, shape (M,)
-        `C` (33), and the error last reported by each client (35).
-    heard : bool array, shape (M,)
-        Who delivered anything yet.
-    worth : float64 array, shape (M,)
-        FedCE's sum over rounds.
-    gradients, models : tensors, shape (M, P)
-        What the server last received of each client; no rows of models where clients keep their
-        own.
     """
 
     n_clients: int
@@ -63,10 +51,11 @@ class Valuation:
     def __post_init__(self) -> None:
         if self.rule not in ("paper", "fedce"):
             raise ParameterError(f"rule must be 'paper' or 'fedce', got {self.rule!r}")
-        self.contributions: NDArray[np.float64] = np.ones(self.n_clients)
-        self.errors: NDArray[np.float64] = np.ones(self.n_clients)
+        self.contributions: NDArray[np.float64] = np.ones(self.n_clients)  # `C` (33)
+        self.errors: NDArray[np.float64] = np.ones(self.n_clients)  # last reported (35)
         self.heard: NDArray[np.bool_] = np.zeros(self.n_clients, np.bool_)
-        self.worth: NDArray[np.float64] = np.zeros(self.n_clients)
+        self.worth: NDArray[np.float64] = np.zeros(self.n_clients)  # FedCE's sum over rounds
+        # (M, P), last received of each client; no rows of models where clients keep their own
         self.gradients = self.models = torch.zeros(0, 0)
 
     def open(self, model: torch.Tensor, *, keeps_models: bool) -> None:

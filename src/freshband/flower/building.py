@@ -65,15 +65,15 @@ def build_rounds(
     settings : Training
         Policy, channels, algorithm, contributions, rounds and seed.
     grid, model, evaluate, checkpoint
-        As for `AsyncRounds`.
+        The same as for `AsyncRounds`.
     uplink : Uplink, optional
         By default the channels of the settings, simulated.
     aggregation : Aggregation, optional
         By default the algorithm of the settings.
     sizes : array, optional
-        Samples of each client, for ``weights="size"``.
+        The number of samples of each client, for ``weights="size"``.
     **options
-        What else `AsyncRounds` takes.
+        Further arguments of `AsyncRounds`.
     """
     link = uplink or SimulatedUplink(
         settings.build_channels(), settings.rounds, settings.seed, settings.run
