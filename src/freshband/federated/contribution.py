@@ -31,7 +31,6 @@ __all__ = [
     "fedce_contributions",
     "fill_unheard",
     "leave_one_out",
-    "paper_contributions",
     "shapley_values",
     "without_one",
 ]
@@ -133,36 +132,6 @@ def cosine_distance(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[n
     return np.asarray(1.0 - np.clip(cosine, -1.0, 1.0))
 
 
-def paper_contributions(
-    gradients: NDArray[np.float64],
-    errors: ArrayLike,
-    weights: ArrayLike,
-    *,
-    received: ArrayLike | None = None,
-    loo: LeaveOneOut = "global_minus",
-    cold_start: ColdStart = "mean",
-) -> NDArray[np.float64]:
-    """Return `C_m = Γcos_m Γerr_m`, equations (33) to (35).
-
-    ``errors`` are the rates `Γerr` that clients last reported, ``weights`` the `ζ` of the round
-    before (the definition is circular otherwise), ``received`` says of whom anything arrived yet.
-
-    Examples
-    --------
-    >>> gradients = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    >>> paper_contributions(gradients, [0.5, 0.5, 0.5], [1 / 3, 1 / 3, 1 / 3]).round(3).tolist()
-    [0.146, 0.146, 0.5]
-    """
-    zeta = np.asarray(weights, dtype=np.float64)
-    error = np.asarray(errors, dtype=np.float64)
-    if error.shape != zeta.shape or not ((error >= 0) & (error <= 1)).all():
-        raise ParameterError(f"errors must be rates in [0, 1], one per client, got {errors!r}")
-    heard = np.ones(zeta.shape, bool) if received is None else np.asarray(received, dtype=bool)
-    whole = zeta @ gradients
-    rest = leave_one_out(whole, gradients, zeta, loo)
-    return fill_unheard(cosine_distance(gradients, rest) * error, heard, cold_start)
-
-
 def client_weights(contributions: ArrayLike) -> NDArray[np.float64]:
     """Return the weights `ζ_m = C_m / Σ_j C_j`, equation (43); equal ones if all `C_m` are 0.
 
@@ -187,10 +156,6 @@ def fill_unheard(
 
     Where nobody was heard all are 1, or 0 with ``"zero"``.
     """
-    if cold_start not in get_args(ColdStart):
-        raise ParameterError(
-            f"cold_start must be one of {', '.join(get_args(ColdStart))}, got {cold_start!r}"
-        )
     if heard.all():
         return worth
     if not heard.any():

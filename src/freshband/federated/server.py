@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from freshband.aoi import age_variance
 from freshband.coordinator import Coordinator
-from freshband.errors import ParameterError, RuleError
+from freshband.errors import ParameterError, RuleError, shown
 from freshband.federated.algorithms import Algorithm, Arrivals
 from freshband.federated.records import RoundRecord
 from freshband.federated.settings import Training
@@ -198,7 +198,7 @@ class FederatedServer:
         for client, sent in taken.items():
             staleness[client] = state.version - sent.version
         weights = state.weights.copy()
-        steps, passed = self.algorithm.apply(
+        moved = self.algorithm.apply(
             state.model,
             state.memory,
             Arrivals(
@@ -211,7 +211,7 @@ class FederatedServer:
                 plan.round,
             ),
         )
-        _check_move(self.algorithm, steps, passed, n_clients)
+        steps, passed = _check_move(self.algorithm, moved, n_clients)
         began = time.perf_counter()
         # A refused update tells nothing of the channel's trade, and its client stays as old.
         alarm = self.coordinator.observe(
@@ -337,13 +337,19 @@ def parts_of(settings: Training, n_channels: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _check_move(algorithm: Algorithm, steps: Any, passed: Any, n_clients: int) -> None:
-    """Refuse what a rule of the user's own must not return."""
-    name = type(algorithm).__name__
+def _check_move(
+    algorithm: Algorithm, moved: Any, n_clients: int
+) -> tuple[NDArray[np.float64], int]:
+    """Return what a rule has returned, or say what is wrong with that of the user's own."""
+    name = f"{type(algorithm).__name__}.apply"
+    if not isinstance(moved, tuple) or len(moved) != 2:
+        raise RuleError(f"{name} must return steps and the versions passed, got {shown(moved)}")
+    steps, passed = moved
     if not isinstance(steps, np.ndarray) or steps.shape != (n_clients,) or steps.dtype.kind != "f":
-        raise RuleError(f"{name}.apply must return {n_clients} steps as a float array first")
+        raise RuleError(f"{name} must return {n_clients} steps as a float array first")
     if not isinstance(passed, int) or passed < 0:
-        raise RuleError(f"{name}.apply must return the versions passed second, got {passed!r}")
+        raise RuleError(f"{name} must return the versions passed second, got {shown(passed)}")
+    return steps, passed
 
 
 def _read_weights(weights: ArrayLike | None, n_clients: int) -> NDArray[np.float64]:

@@ -44,8 +44,9 @@ clientapp = "{package}.client_app:app"
 clients = {clients}
 rounds = {rounds}
 seed = 0
-scheduler = "glr-cucb"
+policy = "glr-cucb"
 matching = ""
+algorithm = "renorm"
 channels = "fig3-piecewise"
 partition = "dirichlet"
 local-steps = 5
@@ -56,7 +57,7 @@ uplink = "simulated"
 deadline = 30.0
 # Seconds to wait for all clients to be there before the first round.
 wait-for-clients = 120.0
-# "" for freshband's algorithm, or a strategy of Flower's: "FedAvg", "FedAdam" ...
+# "" for the algorithm above, or a strategy of Flower's: "FedAvg", "FedAdam" ...
 strategy = ""
 # Folder for checkpoints and result.nc, absolute; "" to keep nothing. A run started again goes on.
 out = ""

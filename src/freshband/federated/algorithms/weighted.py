@@ -24,7 +24,7 @@ from freshband.federated.algorithms.base import Arrivals, Rule
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["WeightedMean", "descend"]
+__all__ = ["WeightedMean"]
 
 
 class WeightedMean(Rule, abc.ABC):
@@ -76,11 +76,6 @@ class WeightedMean(Rule, abc.ABC):
     ) -> tuple[NDArray[np.float64], int]:
         """Take the mean of what arrived."""
         steps = self.steps(arrivals.weights, arrivals.delivered, arrivals.client_lr)
-        descend(model, arrivals, steps)
+        for client in arrivals.clients:  # other rows may hold anything, NaN too
+            model.sub_(arrivals.updates[client], alpha=float(steps[client]))
         return steps, 1
-
-
-def descend(model: torch.Tensor, arrivals: Arrivals, steps: NDArray[np.float64]) -> None:
-    """Move the model by the updates that arrived, each with its step, in the order of clients."""
-    for client in arrivals.clients:  # other rows may hold anything, NaN too
-        model.sub_(arrivals.updates[client], alpha=float(steps[client]))
