@@ -7,10 +7,9 @@ from typing import Annotated, Any, final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 
-from freshband.federated.algorithms import Arrivals, Rule, register
+from freshband.federated.algorithms import Arrivals, Moved, Rule, register
 
 __all__ = ["Median"]
 
@@ -47,9 +46,7 @@ class Median(Rule):
 
     server_lr: Annotated[float, Field(gt=0)] = 1.0
 
-    def apply(
-        self, model: torch.Tensor, memory: Any, arrivals: Arrivals
-    ) -> tuple[NDArray[np.float64], int]:
+    def apply(self, model: torch.Tensor, memory: Any, arrivals: Arrivals) -> Moved:
         """Move the model, in place; return each update's step and the number of versions passed."""
         step = self.server_lr * arrivals.client_lr
         if arrivals.clients:

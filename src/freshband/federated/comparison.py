@@ -23,13 +23,18 @@ from freshband.federated.data import load_dataset
 from freshband.federated.engine import Federation, train_together
 from freshband.federated.own_things import check_settings
 from freshband.federated.records import RoundRecord
-from freshband.federated.result import LIBRARIES, collect_records, measure_training, spelt_today
+from freshband.federated.result import (
+    LIBRARIES,
+    collect_records,
+    load_spelt_today,
+    measure_training,
+)
 from freshband.federated.rules import settings_of, unused_by_all
 from freshband.federated.settings import Training
 from freshband.parameters import whole_number
 from freshband.plugins import imports_to_keep
 from freshband.policy import Policy, parse_policy, read_options
-from freshband.sealed import load_sealed, save_sealed, versions_of
+from freshband.sealed import save_sealed, versions_of
 from freshband.simulation.monte_carlo import Plan, name_policies, play_run, progress_bar
 from freshband.simulation.result import mask_detections, mean_and_error
 
@@ -260,17 +265,8 @@ def save_comparison(result: xr.Dataset, path: str | os.PathLike[str]) -> None:
 
 
 def load_comparison(path: str | os.PathLike[str]) -> xr.Dataset:
-    """Read a comparison written by `save_comparison`.
-
-    Raises
-    ------
-    FileError
-        If the file is missing, damaged, or not a comparison's.
-    """
-    result = load_sealed(path, _FORMAT)
-    config = json.loads(result.attrs["config"])
-    config["settings"] = spelt_today(config["settings"])
-    return result.assign_attrs(config=json.dumps(config))
+    """Read a comparison written by `save_comparison`; `FileError` says if that cannot be done."""
+    return load_spelt_today(path, _FORMAT, "settings")
 
 
 def read_comparison(

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,11 +36,11 @@ from freshband.sealed import load_sealed, save_sealed, versions_of
 
 __all__ = [
     "collect_records",
+    "load_spelt_today",
     "load_training",
     "measure_training",
     "read_settings",
     "save_training",
-    "spelt_today",
     "summarise_training",
 ]
 
@@ -116,24 +117,18 @@ def save_training(result: xr.Dataset, path: str | os.PathLike[str]) -> None:
 
 
 def load_training(path: str | os.PathLike[str]) -> xr.Dataset:
-    """Read a result written by `save_training`.
+    """Read a result written by `save_training`; `FileError` says if that cannot be done."""
+    return load_spelt_today(path, _FORMAT)
 
-    Raises
-    ------
-    FileError
-        If the file is missing, damaged, or not a training's.
-    """
-    result = load_sealed(path, _FORMAT)
-    config = spelt_today(json.loads(result.attrs["config"]))
+
+def load_spelt_today(path: str | os.PathLike[str], form: str, *where: str) -> xr.Dataset:
+    """Read a result, with the settings in its configuration as they are spelt today."""
+    result = load_sealed(path, form)
+    config = json.loads(result.attrs["config"])
+    with suppress(FreshbandError):  # a rule of somebody's own may be unknown here
+        spelt = {key: modernise(config[key]) for key in where}
+        config = {**config, **spelt} if where else modernise(config)
     return result.assign_attrs(config=json.dumps(config))
-
-
-def spelt_today(config: dict[str, Any]) -> dict[str, Any]:
-    """Return saved settings as they are spelt today, unless a rule of one's own is unknown here."""
-    try:
-        return modernise(config)
-    except FreshbandError:
-        return config
 
 
 def read_settings(

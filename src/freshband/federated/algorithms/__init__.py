@@ -15,6 +15,7 @@ The wrappers `eager` and `average` change any of these: ``"fedbuff+eager+average
 from freshband.federated.algorithms.base import (
     Algorithm,
     Arrivals,
+    Moved,
     Rule,
     Wrapper,
     build_algorithm,
@@ -25,6 +26,7 @@ from freshband.federated.algorithms.base import (
 __all__ = [
     "Algorithm",
     "Arrivals",
+    "Moved",
     "Rule",
     "Wrapper",
     "build_algorithm",

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from freshband.federated.algorithms.base import Arrivals, Wrapper, register
+from freshband.federated.algorithms.base import Arrivals, Moved, Wrapper, register
 
 if TYPE_CHECKING:
     import torch
@@ -63,9 +63,7 @@ class Average(Wrapper):
         """Return what the rule remembers, and an average of no models."""
         return Memory(self.rule.start(model), model.clone(), np.zeros(1, np.int64))
 
-    def apply(
-        self, model: torch.Tensor, memory: Memory, arrivals: Arrivals
-    ) -> tuple[NDArray[np.float64], int]:
+    def apply(self, model: torch.Tensor, memory: Memory, arrivals: Arrivals) -> Moved:
         """Let the rule move the model, then mix the model into the average."""
         moved = self.rule.apply(model, memory.rule, arrivals)
         memory.averaged[0] += 1

@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # settings name rules where PyTorch is not installed
 __all__ = [
     "Algorithm",
     "Arrivals",
+    "Moved",
     "Rule",
     "Wrapper",
     "build_algorithm",
@@ -41,6 +42,9 @@ __all__ = [
     "register",
     "registry",
 ]
+
+
+Moved: TypeAlias = tuple[NDArray[np.float64], int]  # each update's step, versions passed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,9 +110,7 @@ class Algorithm:
         """Return what the rule remembers before the first round: a tuple, empty for nothing."""
         return ()
 
-    def apply(
-        self, model: torch.Tensor, memory: Any, arrivals: Arrivals
-    ) -> tuple[NDArray[np.float64], int]:
+    def apply(self, model: torch.Tensor, memory: Any, arrivals: Arrivals) -> Moved:
         """Move the model, in place; return each update's step and the number of versions passed."""
         raise NotImplementedError(f"{type(self).__name__} must have a method 'apply'")
 
@@ -154,9 +156,7 @@ class Wrapper(Rule):
         """Return what the rule remembers."""
         return self.rule.start(model)
 
-    def apply(
-        self, model: torch.Tensor, memory: Any, arrivals: Arrivals
-    ) -> tuple[NDArray[np.float64], int]:
+    def apply(self, model: torch.Tensor, memory: Any, arrivals: Arrivals) -> Moved:
         """Let the rule move the model."""
         return self.rule.apply(model, memory, arrivals)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
-from freshband.federated.algorithms.base import Arrivals, register
+from freshband.federated.algorithms.base import Arrivals, Moved, register
 from freshband.federated.algorithms.discounted import Discounted
 
 if TYPE_CHECKING:
@@ -54,9 +53,7 @@ class FedAsync(Discounted):
         """Models are mixed, not updates."""
         return True
 
-    def apply(
-        self, model: torch.Tensor, memory: Any, arrivals: Arrivals
-    ) -> tuple[NDArray[np.float64], int]:
+    def apply(self, model: torch.Tensor, memory: Any, arrivals: Arrivals) -> Moved:
         """Mix the models in one by one."""
         shares = self.mixing * self.discount(arrivals.staleness)
         shares = np.where(arrivals.delivered, shares, 0.0)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, final, get_args
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
-from freshband.federated.algorithms.base import Arrivals, Rule, register, registry
+from freshband.federated.algorithms.base import Arrivals, Moved, Rule, register, registry
 from freshband.federated.algorithms.weighted import WeightedMean
 
 if TYPE_CHECKING:
@@ -62,9 +60,7 @@ class FedAvg(Rule):
         """As the weighting has it."""
         return self._mean().weighs_updates
 
-    def apply(
-        self, model: torch.Tensor, memory: Any, arrivals: Arrivals
-    ) -> tuple[NDArray[np.float64], int]:
+    def apply(self, model: torch.Tensor, memory: Any, arrivals: Arrivals) -> Moved:
         """Take the mean of what arrived."""
         return self._mean().apply(model, memory, arrivals)
 

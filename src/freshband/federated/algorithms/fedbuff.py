@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from freshband.federated.algorithms.base import Arrivals, register
+from freshband.federated.algorithms.base import Arrivals, Moved, register
 from freshband.federated.algorithms.discounted import Discounted
 
 if TYPE_CHECKING:
@@ -65,9 +65,7 @@ class FedBuff(Discounted):
         """Return an empty buffer."""
         return Memory(model.new_zeros(model.shape), np.zeros(1, np.int64))
 
-    def apply(
-        self, model: torch.Tensor, memory: Memory, arrivals: Arrivals
-    ) -> tuple[NDArray[np.float64], int]:
+    def apply(self, model: torch.Tensor, memory: Memory, arrivals: Arrivals) -> Moved:
         """Gather, and step whenever the buffer is full."""
         shares, passed = self.discount(arrivals.staleness), 0
         step = self.server_lr * arrivals.client_lr / self.buffer_size

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from freshband.federated.algorithms.base import register
-from freshband.federated.algorithms.weighted import WeightedMean
+from freshband.federated.algorithms.weighted import Flags, Vector, WeightedMean
 
 __all__ = ["Fixed"]
 
@@ -21,14 +18,12 @@ class Fixed(WeightedMean):
     Clients that were not heard count as if they had changed nothing. Where few get through the
     model moves little, and a client heard alone cannot pull it to itself.
 
+    **Deviations.** The paper has equation (7), see `renorm`.
+
     Parameters
     ----------
     server_lr : float > 0, default 1
         The server's step `η_s`.
-
-    Notes
-    -----
-    **Deviations.** The paper has equation (7), see `freshband.federated.algorithms.renorm`.
 
     Examples
     --------
@@ -36,8 +31,6 @@ class Fixed(WeightedMean):
     [0.2, 0.1, 0.0]
     """
 
-    def share(
-        self, weights: NDArray[np.float64], arrived: NDArray[np.bool_], client_lr: float
-    ) -> NDArray[np.float64]:
+    def share(self, weights: Vector, arrived: Flags, client_lr: float) -> Vector:
         """Take the weights as they are."""
         return weights * arrived

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from freshband.federated.algorithms.base import register
-from freshband.federated.algorithms.weighted import WeightedMean
+from freshband.federated.algorithms.weighted import Flags, Vector, WeightedMean
 
 __all__ = ["LiteralMean"]
 
@@ -21,14 +20,12 @@ class LiteralMean(WeightedMean):
     The step is `1/(M η)` times the mean local change: 5 times too long at M=20, η=0.01 (erratum
     E7).
 
+    **Deviations.** None.
+
     Parameters
     ----------
     server_lr : float > 0, default 1
         The server's step `η_s`.
-
-    Notes
-    -----
-    **Deviations.** None.
 
     Examples
     --------
@@ -36,8 +33,6 @@ class LiteralMean(WeightedMean):
     [0.25, 0.125, 0.0]
     """
 
-    def share(
-        self, weights: NDArray[np.float64], arrived: NDArray[np.bool_], client_lr: float
-    ) -> NDArray[np.float64]:
+    def share(self, weights: Vector, arrived: Flags, client_lr: float) -> Vector:
         """Divide by the number of arrivals, and by `η`, which all steps are multiplied with."""
         return np.asarray(weights * arrived / (int(arrived.sum()) * client_lr))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from freshband.federated.algorithms.base import register
-from freshband.federated.algorithms.weighted import WeightedMean
+from freshband.federated.algorithms.weighted import Flags, Vector, WeightedMean
 
 __all__ = ["MeanOne"]
 
@@ -20,14 +19,12 @@ class MeanOne(WeightedMean):
 
     It keeps the `1/|S|` of equation (7), and equals the step of Theorem 1 where `ζ = 1/M`.
 
+    **Deviations.** Equation (7) leaves out `η` and M (erratum E7).
+
     Parameters
     ----------
     server_lr : float > 0, default 1
         The server's step `η_s`.
-
-    Notes
-    -----
-    **Deviations.** Equation (7) leaves out `η` and M (erratum E7).
 
     Examples
     --------
@@ -35,8 +32,6 @@ class MeanOne(WeightedMean):
     [0.3, 0.15, 0.0]
     """
 
-    def share(
-        self, weights: NDArray[np.float64], arrived: NDArray[np.bool_], client_lr: float
-    ) -> NDArray[np.float64]:
+    def share(self, weights: Vector, arrived: Flags, client_lr: float) -> Vector:
         """Scale the weights of all clients to a mean of 1."""
         return np.asarray(weights * arrived * weights.size / int(arrived.sum()))

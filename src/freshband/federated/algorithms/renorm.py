@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from freshband.federated.algorithms.base import register
-from freshband.federated.algorithms.weighted import WeightedMean
+from freshband.federated.algorithms.weighted import Flags, Vector, WeightedMean
 
 __all__ = ["Renorm"]
 
@@ -18,16 +17,14 @@ __all__ = ["Renorm"]
 class Renorm(WeightedMean):
     """The weighted mean of what arrived: `s_i = η_s η ζ_i / Σ_{j in S} ζ_j`.
 
+    **Deviations** (erratum E7). Equation (7) leaves out η although the proof uses it, and divides
+    by `|S_t|` weights that sum to 1 over all M already. Here the weights of those that arrived are
+    scaled to sum to 1.
+
     Parameters
     ----------
     server_lr : float > 0, default 1
         The server's step `η_s`.
-
-    Notes
-    -----
-    **Deviations** (erratum E7). Equation (7) leaves out η although the proof uses it, and divides
-    by `|S_t|` weights that sum to 1 over all M already. Here the weights of those that arrived are
-    scaled to sum to 1; `freshband.federated.algorithms.literal` is the equation as printed.
 
     Examples
     --------
@@ -35,9 +32,7 @@ class Renorm(WeightedMean):
     [0.2, 0.1, 0.0]
     """
 
-    def share(
-        self, weights: NDArray[np.float64], arrived: NDArray[np.bool_], client_lr: float
-    ) -> NDArray[np.float64]:
+    def share(self, weights: Vector, arrived: Flags, client_lr: float) -> Vector:
         """Scale the weights of those that arrived to 1; without any weight they count the same."""
         taken = weights * arrived
         total = taken.sum()

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from freshband.federated.algorithms.base import register
-from freshband.federated.algorithms.weighted import WeightedMean
+from freshband.federated.algorithms.weighted import Flags, Vector, WeightedMean
 
 __all__ = ["Uniform"]
 
@@ -18,14 +17,12 @@ __all__ = ["Uniform"]
 class Uniform(WeightedMean):
     """The plain mean of what arrived: `s_i = η_s η / |S|`, whatever the clients weigh.
 
+    **Deviations.** The paper weighs updates.
+
     Parameters
     ----------
     server_lr : float > 0, default 1
         The server's step `η_s`.
-
-    Notes
-    -----
-    **Deviations.** The paper weighs updates.
 
     Examples
     --------
@@ -38,8 +35,6 @@ class Uniform(WeightedMean):
         """All count the same."""
         return False
 
-    def share(
-        self, weights: NDArray[np.float64], arrived: NDArray[np.bool_], client_lr: float
-    ) -> NDArray[np.float64]:
+    def share(self, weights: Vector, arrived: Flags, client_lr: float) -> Vector:
         """Give all that arrived the same share."""
         return np.asarray(arrived / int(arrived.sum()))

@@ -12,19 +12,22 @@ from __future__ import annotations
 
 import abc
 import math
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 
 from freshband.errors import ParameterError
-from freshband.federated.algorithms.base import Arrivals, Rule
+from freshband.federated.algorithms.base import Arrivals, Moved, Rule
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["WeightedMean"]
+__all__ = ["Flags", "Vector", "WeightedMean"]
+
+Vector: TypeAlias = NDArray[np.float64]
+Flags: TypeAlias = NDArray[np.bool_]
 
 
 class WeightedMean(Rule, abc.ABC):
@@ -38,14 +41,10 @@ class WeightedMean(Rule, abc.ABC):
         return True
 
     @abc.abstractmethod
-    def share(
-        self, weights: NDArray[np.float64], arrived: NDArray[np.bool_], client_lr: float
-    ) -> NDArray[np.float64]:
+    def share(self, weights: Vector, arrived: Flags, client_lr: float) -> Vector:
         """Return the share of each update, 0 for those that did not arrive; some did."""
 
-    def steps(
-        self, weights: ArrayLike, delivered: ArrayLike, client_lr: float
-    ) -> NDArray[np.float64]:
+    def steps(self, weights: ArrayLike, delivered: ArrayLike, client_lr: float) -> Vector:
         """Return the step `s_i` with which each client's update is applied.
 
         Parameters
@@ -71,9 +70,7 @@ class WeightedMean(Rule, abc.ABC):
         share = self.share(zeta, arrived, client_lr)
         return np.asarray(self.server_lr * client_lr * share, dtype=np.float64)
 
-    def apply(
-        self, model: torch.Tensor, memory: Any, arrivals: Arrivals
-    ) -> tuple[NDArray[np.float64], int]:
+    def apply(self, model: torch.Tensor, memory: Any, arrivals: Arrivals) -> Moved:
         """Take the mean of what arrived."""
         steps = self.steps(arrivals.weights, arrivals.delivered, arrivals.client_lr)
         for client in arrivals.clients:  # other rows may hold anything, NaN too
