@@ -341,7 +341,7 @@ def test_a_users_rule_is_wrapped_as_any_other() -> None:
         assert run.state.memory.rule.moves.tolist() == [12]
 
 
-def test_two_rules_cannot_remember_by_the_same_name(tmp_path: Path) -> None:
+def test_two_rules_cannot_remember_by_the_same_name() -> None:
     class Twice(NamedTuple):
         average: torch.Tensor
 
@@ -349,12 +349,18 @@ def test_two_rules_cannot_remember_by_the_same_name(tmp_path: Path) -> None:
         def start(self, model: torch.Tensor) -> Any:
             return Twice(model.clone())
 
-    message = "two rules remember 'average': one must call it otherwise"
-    with (
-        Federation(tiny(), algorithm=Average(rule=Clashing())) as run,
-        pytest.raises(ParameterError, match=message),
-    ):
-        run.checkpoint()
+    with pytest.raises(RuleError, match="two rules remember 'average': one must call it otherwis"):
+        Federation(tiny(), algorithm=Average(rule=Clashing()))
+
+
+@pytest.mark.parametrize("memory", [{"velocity": 1}, (1, 2), None, [3]], ids=str)
+def test_what_a_rule_remembers_must_have_names(memory: Any) -> None:
+    class Forgetful(Momentum):
+        def start(self, model: torch.Tensor) -> Any:
+            return memory
+
+    with pytest.raises(RuleError, match="a rule must remember a NamedTuple of tensors, got"):
+        Federation(tiny(), algorithm=Forgetful())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import xarray as xr
@@ -48,6 +48,9 @@ __all__ = [
     "summarise_comparison",
 ]
 
+Asked: TypeAlias = Mapping[str, Sequence[Training]]  # of each policy, the settings of every run
+Records: TypeAlias = dict[tuple[str, int], list[RoundRecord]]  # by policy and run
+
 _FORMAT: Final = "freshband comparison 1"
 _IN_STEP: Final = 256  # clients that train in one batch on a GPU, at most
 _DATA_BY_RUN: Final = frozenset({"synthetic"})  # data sets that every run draws anew
@@ -66,14 +69,14 @@ def compare(
 ) -> xr.Dataset:
     """Train with several policies under the same conditions, several times.
 
-    In each run all policies meet the same air, clients hold the same samples, models begin with
-    the same weights, and a client that trains in a round draws the same batches, so differences
-    between policies are paired.
+    In each run all policies meet the same channel environment ("air"), clients hold the same
+    samples, models begin with the same weights, and a client that trains in a round draws the same
+    batches, so differences between policies are paired.
 
     Parameters
     ----------
     settings : Training
-        What all have in common; scheduler, matching, their options and the run are replaced.
+        What all have in common; policy, matching, their options and the run are replaced.
     policies : sequence of str
         ``scheduler[:preset][+token...][@algorithm]``, such as ``"glr-cucb+priority"`` or
         ``"random@fixed+average"``. A rule behind ``@`` replaces that of the settings, a wrapper is
@@ -86,9 +89,9 @@ def compare(
         Where runs are computed: one after another in this process, each with all its cores, or at
         the same time as Ray tasks. Results are the same.
     address : str, optional
-        Of a Ray cluster; by default one is started on this machine.
+        The address of a Ray cluster; by default one is started on this machine.
     gpus : float >= 0, default 0
-        Share of a GPU a run takes on Ray, such as 0.25.
+        The share of a GPU that a run takes on Ray, such as 0.25.
     progress : bool, default True
         Show a progress bar on stderr if it is a terminal.
 
@@ -156,10 +159,8 @@ def compare(
     )
 
 
-def _train_all(
-    asked: Mapping[str, Sequence[Training]], progress: bool
-) -> dict[tuple[str, int], list[RoundRecord]]:
-    records: dict[tuple[str, int], list[RoundRecord]] = {}
+def _train_all(asked: Asked, progress: bool) -> Records:
+    records: Records = {}
     some = next(iter(asked.values()))
     with progress_bar(progress) as bar:
         task = bar.add_task("loading", total=some[0].rounds * len(some))
@@ -174,11 +175,9 @@ def _train_all(
     return records
 
 
-def _train_on(
-    backend: Backend, asked: Mapping[str, Sequence[Training]], progress: bool
-) -> dict[tuple[str, int], list[RoundRecord]]:
+def _train_on(backend: Backend, asked: Asked, progress: bool) -> Records:
     """Train with every run a call of its own."""
-    records: dict[tuple[str, int], list[RoundRecord]] = {}
+    records: Records = {}
     runs = range(len(next(iter(asked.values()))))
     with progress_bar(progress) as bar:
         task = bar.add_task("training", total=len(runs))
@@ -188,9 +187,7 @@ def _train_on(
     return records
 
 
-def _play_one(
-    asked: Mapping[str, Sequence[Training]], run: int
-) -> dict[tuple[str, int], list[RoundRecord]]:
+def _play_one(asked: Asked, run: int) -> Records:
     """Play all policies of one run in step, with one worker unless the settings say otherwise."""
     settings = [
         row[run] if row[run].workers else row[run].model_copy(update={"workers": 1})
@@ -200,15 +197,14 @@ def _play_one(
     return {(name, run): list(records) for name, records in zip(asked, played, strict=True)}
 
 
-def _groups(asked: Mapping[str, Sequence[Training]]) -> list[list[int]]:
+def _groups(asked: Asked) -> list[list[int]]:
     """Return the runs that are played in step: on a GPU many small ones at a time."""
     some = next(iter(asked.values()))
     settings, at_a_time = some[0], 1
     if settings.dataset not in _DATA_BY_RUN and pick_device(settings.device).type != "cpu":
         at_a_time = max(1, _IN_STEP // (settings.clients * len(asked)))
-    return [
-        list(range(run, min(run + at_a_time, len(some)))) for run in range(0, len(some), at_a_time)
-    ]
+    runs = range(len(some))
+    return [list(runs[first : first + at_a_time]) for first in runs[::at_a_time]]
 
 
 def _in_step(settings: Sequence[Training]) -> Iterator[tuple[RoundRecord, ...]]:
@@ -250,8 +246,7 @@ def _oracle_ages(settings: Training, oracle: Policy) -> NDArray[np.int64]:
 
 def _share_air(settings: Sequence[Training]) -> bool:
     """Whether all runs met the same states of the channels."""
-    some = settings[0]
-    runs = [each.run for each in settings]
+    some, runs = settings[0], [each.run for each in settings]
     return same_air(some.build_channels(), some.rounds, some.seed, runs)
 
 

@@ -135,6 +135,7 @@ class FederatedServer:
             weights=_read_weights(weights, n_clients),
             worked=np.zeros(n_clients if self.local_rounds > 1 else 0, np.int64),
         )
+        self.state.to_tensors()  # whatever a rule remembers can be saved
         if valuation is not None:
             valuation.open(model, keeps_models=keeps_models)
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from freshband.errors import ParameterError
+from freshband.errors import RuleError, shown
 
 __all__ = ["Pending", "PendingUpdates", "ServerState", "copy_into"]
 
@@ -89,13 +89,15 @@ class ServerState:
 def _named(memory: Any) -> dict[str, torch.Tensor]:
     """Return what a rule remembers by name; a wrapper's memory holds that of its rule."""
     found: dict[str, torch.Tensor] = {}
+    if not isinstance(memory, tuple) or len(memory) != len(getattr(memory, "_fields", ())):
+        raise RuleError(f"a rule must remember a NamedTuple of tensors, got {shown(memory)}")
     for name, value in zip(getattr(memory, "_fields", ()), memory, strict=True):
         if isinstance(value, tuple):
             parts = _named(value)
         else:
             parts = {name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value}
         for twice in parts.keys() & found.keys():
-            raise ParameterError(f"two rules remember {twice!r}: one must call it otherwise")
+            raise RuleError(f"two rules remember {twice!r}: one must call it otherwise")
         found |= parts
     return found
 
