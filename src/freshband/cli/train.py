@@ -130,11 +130,11 @@ def train(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress at all.")] = False,
 ) -> None:
-    """Train a model whose updates ride over unreliable channels.
+    """Train a model whose updates travel over unreliable channels.
 
     Each round the clients whose update got through receive the new model and
-    train on their own samples; then everybody sends over the channel the
-    scheduler gave them. Ctrl-C ends the round, saves, and says how to go on; a
+    train on their own samples; then everybody sends over the channel that the
+    scheduler assigned. Ctrl-C ends the round, saves, and says how to go on; a
     second one stops at once.
 
     [bold]Examples[/bold]
@@ -231,7 +231,7 @@ def _say_how_to_resume(job: Job) -> None:
 
 @contextmanager
 def _scalars(job: Job, wanted: bool | None) -> Iterator[Callable[[RoundRecord], None]]:
-    """Lend a function that writes a round for TensorBoard, or does nothing with it."""
+    """Yield a function that writes a round for TensorBoard, if that is wanted."""
     folder = None if job.folder is None else job.folder / "tensorboard"
     if folder is None or wanted is False or (wanted is None and not folder.exists()):
         yield lambda record: None

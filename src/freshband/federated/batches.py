@@ -39,7 +39,7 @@ class Batches:
         self, samples: npt.NDArray[np.int64], *, round: int, client: int
     ) -> npt.NDArray[np.int64]:
         """Return the samples of each step, shape (local_steps, batch_size)."""
-        place = np.array([0, 0, client, round], np.uint64)  # room for 2^128 numbers before the next
+        place = np.array([0, 0, client, round], np.uint64)  # the next is 2^128 numbers away
         rng = np.random.Generator(np.random.Philox(key=self._key, counter=place))
         wanted = self.shape[0] * self.shape[1]
         orders = [rng.permutation(samples) for _ in range(-(-wanted // len(samples)))]

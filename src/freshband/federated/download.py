@@ -27,7 +27,7 @@ from freshband.files import replacing
 
 __all__ = ["Archive", "cache_folder", "fetch"]
 
-_CHUNK = 1 << 18  # bytes a step: pooch's own 1 KiB spends its time on flushing
+_CHUNK = 1 << 18  # bytes per step: with pooch's own 1 KiB most of the time is spent on flushing
 
 
 class Archive(NamedTuple):

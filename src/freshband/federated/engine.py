@@ -1,12 +1,12 @@
-"""The paper's round with model updates riding on it, one `RoundRecord` at a time.
+"""The paper's round with local training in this process, one `RoundRecord` at a time.
 
 Each round is the four steps of section II, with the scheduling between them:
 
-1. the server sends its model to the clients whose update got through the round before, at first to
-   everybody; they try it without themselves on their validation samples and make E local steps,
+1. the server sends its model to the clients whose update got through in the round before, at first
+   to everybody; they measure the error of the model without their own part, and make E local steps,
 2. the others keep the update they could not deliver and send it again,
-3. the coordinator gives every client a channel, and what is on a good one gets through,
-4. the server applies what arrived; where nothing did the model stays as it is.
+3. the coordinator gives every client a channel, and an update on a good channel gets through,
+4. the server applies what arrived; where nothing arrived the model stays as it is.
 """
 
 from __future__ import annotations
@@ -157,14 +157,14 @@ class Federation:
 
     @property
     def coordinator(self) -> Coordinator:
-        """Who plans."""
+        """The coordinator, which plans the rounds."""
         return self.server.coordinator
 
     # ------------------------------------------------------------------------------ a run
 
     @property
     def round(self) -> int:
-        """Rounds done."""
+        """The number of rounds done."""
         return self.state.round
 
     def __iter__(self) -> Iterator[RoundRecord]:
@@ -244,7 +244,7 @@ class Federation:
         return np.asarray(1.0 - self.clients.count_correct(trials) / tried)
 
     def _examine(self, t: int) -> dict[str, Any]:
-        """Try the model that is handed out on the test set, in rounds that look."""
+        """Evaluate the model that is handed out on the test set, in rounds where that is due."""
         if t % self.settings.eval_every and t != self.settings.rounds:
             return {}
         found = self.clients.examine(self.server.served)
@@ -340,7 +340,7 @@ def train_together(federations: Sequence[Federation]) -> Iterator[tuple[RoundRec
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Have torch use one thread here: sums of several depend on how they were split."""
+    """Let torch use one thread: sums over several depend on how they were split."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -367,6 +367,6 @@ def _check_partition(partition: Partition, settings: Training, dataset: Dataset)
 
 
 def _class_shares(partition: Partition, dataset: Dataset) -> NDArray[np.float64]:
-    """Return how a client's samples fall on the classes, shape (M, n_classes)."""
+    """Return the share of each class in a client's samples, shape (M, n_classes)."""
     counts = partition.counts(dataset.train_labels.cpu().numpy(), dataset.n_classes)
     return np.asarray(counts / counts.sum(axis=1, keepdims=True))

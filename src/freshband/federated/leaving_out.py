@@ -1,7 +1,7 @@
 """The federation without one client, for all clients at once, on the device that trains.
 
-`freshband.federated.contribution` has the formulas; these are the same with a few products of the
-matrix of updates, so that no second matrix is needed.
+`freshband.federated.contribution` has the formulas; here they are a few products of the matrix of
+updates, so that no second matrix is needed.
 """
 
 from __future__ import annotations

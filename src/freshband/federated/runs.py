@@ -1,4 +1,4 @@
-"""A training run in a folder: it can be stopped or killed at any moment, and goes on from there.
+"""A training run in a folder: it can be stopped or killed at any moment, and resumed.
 
 The folder holds ``run.json`` (what to run, and how often to save it), ``checkpoints/`` and, when
 all rounds are played, ``result.nc``. A resumed run is bit for bit the one that was never
@@ -286,7 +286,7 @@ def start_run(
 def resume_run(out: str | os.PathLike[str], **own: Unpack[OwnThings]) -> Run:
     """Go on with a run from its newest checkpoint that is whole.
 
-    A run that was killed before its first checkpoint begins anew. A finished one has its records
+    A run that was killed before its first checkpoint begins again. A finished one has its records
     and yields nothing.
 
     Parameters

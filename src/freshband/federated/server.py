@@ -1,11 +1,12 @@
-"""The server of a federated round, whatever carries the models: in one process, or over a network.
+"""The server of a federated round, in one process or over a network.
 
 A round is three calls:
 
 1. `FederatedServer.plan` gives every client a channel and says who gets the model,
 2. `FederatedServer.hand_out` notes whom it went to; they train, and what they send is pending,
-3. `FederatedServer.finish` is told what got through. It refuses what no model can take, shortens
-   what is too long, applies the rest, lets the scheduler learn, and values the clients.
+3. `FederatedServer.finish` is told what got through. It refuses updates that are not finite,
+   shortens those that are too long, applies the rest, lets the scheduler learn, and values the
+   clients.
 
 What the server knows changes in `finish` alone: a round that broke off before can be played again.
 """
@@ -214,7 +215,7 @@ class FederatedServer:
         )
         steps, passed = _check_move(self.algorithm, moved, n_clients)
         began = time.perf_counter()
-        # A refused update tells nothing of the channel's trade, and its client stays as old.
+        # A refused update says nothing about the channel, and its client's age goes on.
         alarm = self.coordinator.observe(
             [None if no else yes for yes, no in zip(outcome, refused, strict=True)]
         )
@@ -222,7 +223,7 @@ class FederatedServer:
         if self.valuation is not None:
             state.weights = self.valuation.take(plan.round, taken, weights).copy()
         state.receivers[list(self._received - self._released)] = False
-        # Who was refused gets the model too, or would send the same for ever.
+        # A client that was refused gets the model too; otherwise it would send the same again.
         state.receivers |= delivered | refused
         if len(state.worked):
             state.worked[list(self._received)] = 1

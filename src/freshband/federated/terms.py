@@ -62,12 +62,12 @@ class Terms:
 
 
 def terms_path(home: Path) -> Path:
-    """Return where a run's folder keeps them."""
+    """Return the file in a run's folder that holds its terms."""
     return home / "run.json"
 
 
 def write_terms(home: Path, terms: Terms) -> None:
-    """Write them completely or not at all."""
+    """Write the terms of a run, completely or not at all."""
     body = {
         "format": _FORMAT,
         "settings": terms.settings.model_dump(mode="json"),
@@ -114,7 +114,7 @@ def read_terms(home: Path) -> Terms:
 
 
 def versions() -> dict[str, str]:
-    """Return what runs now."""
+    """Return the versions of Python and the libraries now."""
     found: dict[str, str] = json.loads(versions_of(LIBRARIES))
     return found
 
@@ -140,7 +140,7 @@ def check_objects(own: Mapping[str, Any], terms: Terms) -> None:
 
 
 def fingerprint(value: object) -> str:
-    """Return what tells an object from another of its kind; weights of a model do not count."""
+    """Return what distinguishes an object of its kind; a model's weights do not count."""
     digest = hashlib.sha256()
     if isinstance(value, Dataset):
         parts = [value.train_images, value.train_labels, value.test_images, value.test_labels]

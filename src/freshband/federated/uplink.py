@@ -31,7 +31,7 @@ class Uplink(Protocol):
 
     @property
     def deadline(self) -> float:
-        """Seconds a round waits for answers, at most."""
+        """The longest time a round waits for answers, in seconds."""
         ...
 
     @property
@@ -135,11 +135,11 @@ class DeadlineUplink:
     Parameters
     ----------
     n_channels : int >= 1
-        N: interfaces, frequencies or gateways a client can be told to send on.
+        The number N of interfaces, frequencies or gateways on which a client can be told to send.
     deadline : float > 0
-        Seconds from the start of a round. A round ends sooner if everybody is heard.
+        The number of seconds from the start of a round; it ends sooner if everybody is heard.
     resends : bool, default True
-        Ask clients whose update is overdue to send it again on the channel of the new round.
+        Whether clients whose update is overdue send it again on the channel of the new round.
 
     Examples
     --------

@@ -59,7 +59,7 @@ class Valuation:
         self.gradients = self.models = torch.zeros(0, 0)
 
     def open(self, model: torch.Tensor, *, keeps_models: bool) -> None:
-        """Make room for what clients will send, rows like the model."""
+        """Allocate rows like the model for what clients will send."""
         self.gradients = model.new_zeros(self.n_clients, len(model))
         self.models = model.new_zeros(self.n_clients if keeps_models else 0, len(model))
 
