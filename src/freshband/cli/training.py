@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from freshband.federated.settings import Training
 
-Saved = TypeVar("Saved")
+_Saved = TypeVar("_Saved")
 
 __all__ = [
     "Config",
@@ -70,7 +70,7 @@ Like = Annotated[
 Output = Annotated[Format, typer.Option("--format", help="How to print.")]
 
 # Where the settings keep the options of a thing, by the table that gives them.
-TABLES: Final = {
+_TABLES: Final = {
     "algorithm": "algorithm_options",
     "channels": "channel_options",
     "dataset": "dataset_options",
@@ -80,7 +80,7 @@ TABLES: Final = {
     "policy": "policy_options",
     "valuation": "valuation_options",
 }
-_SHARED: Final = tuple(name for name in TABLES if TABLES[name] != "policy_options")
+_SHARED: Final = tuple(name for name in _TABLES if _TABLES[name] != "policy_options")
 _PARTNER: Final = {"matching": "policy", "policy": "matching"}  # they share policy_options
 _RENAMED: Final = {"scheduler": "policy"}
 
@@ -148,8 +148,10 @@ def read_file(path: Path) -> Layer:
     for key, value in found.items():
         if not isinstance(value, dict):
             layer.put("", key, value)
-        elif key not in {*TABLES, *_RENAMED}:
-            raise UnknownNameError(f"{path} has no use for a table [{key}]; {nearest(key, TABLES)}")
+        elif key not in {*_TABLES, *_RENAMED}:
+            raise UnknownNameError(
+                f"{path} has no use for a table [{key}]; {nearest(key, _TABLES)}"
+            )
         else:
             for name, option in value.items():
                 if name == "name":
@@ -162,8 +164,8 @@ def read_file(path: Path) -> Layer:
 def read_like(
     like: Path,
     load: Callable[[Path], xr.Dataset],
-    read: Callable[[xr.Dataset, Path, list[str]], Saved],
-) -> tuple[Saved, dict[str, Any]]:
+    read: Callable[[xr.Dataset, Path, list[str]], _Saved],
+) -> tuple[_Saved, dict[str, Any]]:
     """Return what a saved result was made with, and the attributes that say more of that."""
     path = Path(like)
     result = load(path)
@@ -178,7 +180,7 @@ def read_like(
 def read_sets(settings: Sequence[str], policies: Sequence[str] = ()) -> Layer:
     """Read ``--set``: ``key=value``, ``table.key=value``, and of policies ``POLICY.key=value``."""
     layer = Layer("the command line")
-    known = [*_SHARED, *policies] if policies else [*TABLES, *_RENAMED]
+    known = [*_SHARED, *policies] if policies else [*_TABLES, *_RENAMED]
     for setting in settings:
         table, key, value = read_setting(setting, "key=value or TABLE.key=value")
         if table and table not in known:
@@ -221,7 +223,7 @@ def merge_layers(
     options = _take_options(values)
     for layer in layers:
         for key, value in layer.fields.items():
-            if key in TABLES and key != "algorithm" and value != values.get(key):
+            if key in _TABLES and key != "algorithm" and value != values.get(key):
                 options[key] = {}
             values[key] = value
         for table, own in layer.options.items():
@@ -229,7 +231,7 @@ def merge_layers(
             options[table] |= own
     for table, own in options.items():
         if own:
-            field = TABLES[table]
+            field = _TABLES[table]
             if not isinstance(values.setdefault(field, {}), dict):
                 raise ParameterError(f"{field} must be a table, got {shown(values[field])}")
             values[field] = {**values[field], **own}
@@ -248,14 +250,14 @@ def _take_options(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Take the options out of saved settings, by the name of what they belong to."""
     from freshband.federated.settings import Training
 
-    options: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
+    options: dict[str, dict[str, Any]] = {table: {} for table in _TABLES}
     if values.get("matching") is not None:  # else it comes and goes with the policy
         rule = type(Training.as_stored(values).build_policy().matching)
         fields = getattr(rule, "model_fields", {})
         saved = values["policy_options"]
         options["matching"] = {key: saved[key] for key in saved if key in fields}
         values["policy_options"] = {key: saved[key] for key in saved if key not in fields}
-    for table, field in TABLES.items():
+    for table, field in _TABLES.items():
         if field in values and table != "matching":
             options[table] = dict(values.pop(field))
     return options

@@ -48,8 +48,8 @@ __all__ = [
     "summarise_comparison",
 ]
 
-Asked: TypeAlias = Mapping[str, Sequence[Training]]  # of each policy, the settings of every run
-Records: TypeAlias = dict[tuple[str, int], list[RoundRecord]]  # by policy and run
+_Asked: TypeAlias = Mapping[str, Sequence[Training]]  # of each policy, the settings of every run
+_Records: TypeAlias = dict[tuple[str, int], list[RoundRecord]]  # by policy and run
 
 _FORMAT: Final = "freshband comparison 1"
 _IN_STEP: Final = 256  # clients that train in one batch on a GPU, at most
@@ -159,8 +159,8 @@ def compare(
     )
 
 
-def _train_all(asked: Asked, progress: bool) -> Records:
-    records: Records = {}
+def _train_all(asked: _Asked, progress: bool) -> _Records:
+    records: _Records = {}
     some = next(iter(asked.values()))
     with progress_bar(progress) as bar:
         task = bar.add_task("loading", total=some[0].rounds * len(some))
@@ -175,9 +175,9 @@ def _train_all(asked: Asked, progress: bool) -> Records:
     return records
 
 
-def _train_on(backend: Backend, asked: Asked, progress: bool) -> Records:
+def _train_on(backend: Backend, asked: _Asked, progress: bool) -> _Records:
     """Train with every run a call of its own."""
-    records: Records = {}
+    records: _Records = {}
     runs = range(len(next(iter(asked.values()))))
     with progress_bar(progress) as bar:
         task = bar.add_task("training", total=len(runs))
@@ -187,7 +187,7 @@ def _train_on(backend: Backend, asked: Asked, progress: bool) -> Records:
     return records
 
 
-def _play_one(asked: Asked, run: int) -> Records:
+def _play_one(asked: _Asked, run: int) -> _Records:
     """Play all policies of one run in step, with one worker unless the settings say otherwise."""
     settings = [
         row[run] if row[run].workers else row[run].model_copy(update={"workers": 1})
@@ -197,7 +197,7 @@ def _play_one(asked: Asked, run: int) -> Records:
     return {(name, run): list(records) for name, records in zip(asked, played, strict=True)}
 
 
-def _groups(asked: Asked) -> list[list[int]]:
+def _groups(asked: _Asked) -> list[list[int]]:
     """Return the runs that are played in step: on a GPU many small ones at a time."""
     some = next(iter(asked.values()))
     settings, at_a_time = some[0], 1

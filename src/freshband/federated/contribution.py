@@ -23,7 +23,6 @@ from freshband.parameters import Parameters
 __all__ = [
     "ALONE",
     "LEAVE_ONE_OUT",
-    "ColdStart",
     "LeaveOneOut",
     "ValuationOptions",
     "client_weights",
@@ -37,7 +36,7 @@ __all__ = [
 
 LeaveOneOut = Literal["global_minus", "buffer", "literal"]
 LEAVE_ONE_OUT: tuple[str, ...] = get_args(LeaveOneOut)
-ColdStart = Literal["mean", "max", "zero"]
+_ColdStart = Literal["mean", "max", "zero"]
 ALONE: Final = 1.0 - 1e-12  # a client with all the weight leaves nothing to compare with
 
 
@@ -57,7 +56,7 @@ class ValuationOptions(Parameters):
     """
 
     loo: LeaveOneOut = "global_minus"
-    cold_start: ColdStart = "mean"
+    cold_start: _ColdStart = "mean"
     error_samples: Annotated[int, Field(ge=1)] | None = None
 
 
@@ -150,7 +149,7 @@ def client_weights(contributions: ArrayLike) -> NDArray[np.float64]:
 
 
 def fill_unheard(
-    worth: NDArray[np.float64], heard: NDArray[np.bool_], cold_start: ColdStart = "mean"
+    worth: NDArray[np.float64], heard: NDArray[np.bool_], cold_start: _ColdStart = "mean"
 ) -> NDArray[np.float64]:
     """Return contributions with those of clients never heard made up from the others.
 

@@ -27,8 +27,8 @@ from freshband.policy import Policy, parse_policy
 
 __all__ = ["Training"]
 
-Count = Annotated[int, Field(ge=1)]
-Options = dict[str, Any]
+_Count = Annotated[int, Field(ge=1)]
+_Options = dict[str, Any]
 
 
 @final
@@ -103,35 +103,35 @@ class Training(Parameters):
     """
 
     dataset: str = "digits"
-    dataset_options: Options = Field(default_factory=dict)
+    dataset_options: _Options = Field(default_factory=dict)
     partition: str = "dirichlet"
-    partition_options: Options = Field(default_factory=dict)
+    partition_options: _Options = Field(default_factory=dict)
     val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
     model: str | None = None
-    model_options: Options = Field(default_factory=dict)
+    model_options: _Options = Field(default_factory=dict)
     channels: str = "fig3-piecewise"
-    channel_options: Options = Field(default_factory=dict)
+    channel_options: _Options = Field(default_factory=dict)
     policy: str = "glr-cucb"
     matching: str | None = None
-    policy_options: Options = Field(default_factory=dict)
-    clients: Count = 10
-    rounds: Count = 60
+    policy_options: _Options = Field(default_factory=dict)
+    clients: _Count = 10
+    rounds: _Count = 60
     seed: Annotated[int, Field(ge=0)] = 0
     run: Annotated[int, Field(ge=0)] = 0
-    local_steps: Count = 5
-    batch_size: Count = 32
+    local_steps: _Count = 5
+    batch_size: _Count = 32
     client_lr: Annotated[float, Field(gt=0)] = 0.05
     algorithm: str = "renorm"
-    algorithm_options: Options = Field(default_factory=dict)
+    algorithm_options: _Options = Field(default_factory=dict)
     weights: Literal["equal", "size", "contribution"] = "equal"
     contribution: Literal["paper", "fedce"] | None = None
-    valuation_options: Options = Field(default_factory=dict)
+    valuation_options: _Options = Field(default_factory=dict)
     clip_norm: Annotated[float, Field(gt=0)] | None = None
-    eval_every: Count = 1
+    eval_every: _Count = 1
     device: str = "auto"
     precision: Literal["auto", "float32", "tf32", "bf16", "float64"] = "auto"
     path: Literal["auto", "threads", "stacked", "graphs"] = "auto"
-    workers: Count | None = None
+    workers: _Count | None = None
 
     @model_validator(mode="before")
     @classmethod

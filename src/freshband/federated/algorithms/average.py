@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Average"]
 
 
-class Memory(NamedTuple):
+class _Memory(NamedTuple):
     """What the rule remembers, the average, and the number of models in it."""
 
     rule: Any
@@ -59,11 +59,11 @@ class Average(Wrapper):
 
     recency: Annotated[int, Field(ge=0)] = 16
 
-    def start(self, model: torch.Tensor) -> Memory:
+    def start(self, model: torch.Tensor) -> _Memory:
         """Return what the rule remembers, and an average of no models."""
-        return Memory(self.rule.start(model), model.clone(), np.zeros(1, np.int64))
+        return _Memory(self.rule.start(model), model.clone(), np.zeros(1, np.int64))
 
-    def apply(self, model: torch.Tensor, memory: Memory, arrivals: Arrivals) -> Moved:
+    def apply(self, model: torch.Tensor, memory: _Memory, arrivals: Arrivals) -> Moved:
         """Let the rule move the model, then mix the model into the average."""
         moved = self.rule.apply(model, memory.rule, arrivals)
         memory.averaged[0] += 1
@@ -71,6 +71,6 @@ class Average(Wrapper):
         memory.average.lerp_(model, (self.recency + 1) / (self.recency + counted))
         return moved
 
-    def serve(self, model: torch.Tensor, memory: Memory) -> torch.Tensor:
+    def serve(self, model: torch.Tensor, memory: _Memory) -> torch.Tensor:
         """Return the average."""
         return memory.average

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["FedBuff"]
 
 
-class Memory(NamedTuple):
+class _Memory(NamedTuple):
     """What gathered since the last step: the discounted sum, and the number of updates in it."""
 
     buffer: torch.Tensor
@@ -61,11 +61,11 @@ class FedBuff(Discounted):
     buffer_size: Annotated[int, Field(ge=1)] = 10
     server_lr: Annotated[float, Field(gt=0)] = 1.0
 
-    def start(self, model: torch.Tensor) -> Memory:
+    def start(self, model: torch.Tensor) -> _Memory:
         """Return an empty buffer."""
-        return Memory(model.new_zeros(model.shape), np.zeros(1, np.int64))
+        return _Memory(model.new_zeros(model.shape), np.zeros(1, np.int64))
 
-    def apply(self, model: torch.Tensor, memory: Memory, arrivals: Arrivals) -> Moved:
+    def apply(self, model: torch.Tensor, memory: _Memory, arrivals: Arrivals) -> Moved:
         """Gather, and step whenever the buffer is full."""
         shares, passed = self.discount(arrivals.staleness), 0
         step = self.server_lr * arrivals.client_lr / self.buffer_size
