@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from freshband.errors import ParameterError
 from freshband.federated.algorithms import build_algorithm
-from freshband.federated.algorithms.discounted import staleness_weight
+from freshband.federated.algorithms.fedasync import FedAsync
 from freshband.federated.algorithms.fedavg import WEIGHTINGS
+from freshband.federated.algorithms.fedbuff import FedBuff
 from freshband.federated.algorithms.weighted import WeightedMean
 from freshband.federated.contribution import client_weights
 
@@ -88,11 +89,13 @@ def test_arrivals_without_weight_share_equally() -> None:
     assert steps == pytest.approx([0, 0.05, 0.05])
 
 
-def test_staleness_weights() -> None:
-    assert staleness_weight([0, 1, 8], a=0.5).tolist() == pytest.approx([1, 2**-0.5, 1 / 3])
-    hinge = staleness_weight([0, 4, 5, 14], "hinge", a=0.5, b=4)
-    assert hinge.tolist() == pytest.approx([1, 1, 1 / 1.5, 1 / 6])
-    assert staleness_weight([0, 9], "constant").tolist() == [1, 1]
+@pytest.mark.parametrize("rule", [FedAsync, FedBuff])
+def test_staleness_weights(rule: Any) -> None:
+    missed = np.array([-1, 0, 1, 8])
+    assert rule(staleness_a=0.5).discount(missed) == pytest.approx([1, 1, 2**-0.5, 1 / 3])
+    hinge = rule(staleness="hinge", staleness_a=0.5, staleness_b=4)
+    assert hinge.discount(np.array([0, 4, 5, 14])) == pytest.approx([1, 1, 1 / 1.5, 1 / 6])
+    assert rule(staleness="constant").discount(np.array([0, 9])).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -105,8 +108,7 @@ def test_staleness_weights() -> None:
         lambda: update_steps(ZETA, ARRIVED, 0.0),
         lambda: update_steps(ZETA, ARRIVED, 0.1, server_lr=float("nan")),
         lambda: update_steps(ZETA, ARRIVED, 0.1, rule="sum"),
-        lambda: staleness_weight([-1]),
-        lambda: staleness_weight([1], "linear"),  # type: ignore[arg-type]
+        lambda: FedBuff(staleness="linear"),  # type: ignore[arg-type]
     ],
 )
 def test_bad_input_is_refused(call: Any) -> None:

@@ -49,33 +49,15 @@ Moved: TypeAlias = tuple[NDArray[np.float64], int]  # each update's step, versio
 
 @dataclasses.dataclass(frozen=True)
 class Arrivals:
-    """What got through in a round.
+    """What got through in a round; rows of P numbers may be those of the clients in `S_t` alone."""
 
-    Attributes
-    ----------
-    delivered : bool array, shape (M,)
-        `S_t`.
-    updates : rows of P numbers, by client
-        `G_i`; those of clients not in `S_t` must not be read.
-    models : rows of P numbers, by client
-        The client's model after local training, `w^E`; none unless the rule needs it.
-    staleness : int64 array, shape (M,)
-        The number of model versions missed.
-    weights : float64 array, shape (M,)
-        `ζ`, summing to 1.
-    client_lr : float
-        `η`, the clients' step.
-    round : int
-        Counted from 1.
-    """
-
-    delivered: NDArray[np.bool_]
-    updates: Rows
-    models: Rows
-    staleness: NDArray[np.int64]
-    weights: NDArray[np.float64]
-    client_lr: float
-    round: int = 0
+    delivered: NDArray[np.bool_]  # (M,), `S_t`
+    updates: Rows  # by client, `G_i` (6); those of clients not in `S_t` must not be read
+    models: Rows  # by client, `w^E` after local training; none unless the rule needs them
+    staleness: NDArray[np.int64]  # (M,), the number of model versions missed, -1 if not in `S_t`
+    weights: NDArray[np.float64]  # (M,), `ζ`, summing to 1
+    client_lr: float  # `η`, the clients' step
+    round: int = 0  # counted from 1
 
     @property
     def clients(self) -> list[int]:

@@ -5,51 +5,23 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from pydantic import Field
 
-from freshband.errors import ParameterError
 from freshband.federated.algorithms.base import Rule
 
-__all__ = ["Discounted", "staleness_weight"]
+__all__ = ["Discounted"]
 
 
-def staleness_weight(
-    staleness: ArrayLike,
-    form: Literal["constant", "polynomial", "hinge"] = "polynomial",
-    *,
-    a: float = 0.5,
-    b: float = 4.0,
-) -> NDArray[np.float64]:
-    """Return how much a stale update counts, by the number of model versions missed.
+class Discounted(Rule):
+    """A rule under which an update that missed s versions of the model counts less.
 
     ``polynomial`` is `(1 + s)^(-a)`; ``hinge`` is 1 up to `s = b`, then `1 / (a (s - b) + 1)`.
-
-    Examples
-    --------
-    >>> staleness_weight([0, 3]).tolist()
-    [1.0, 0.5]
-    >>> staleness_weight([4, 6], "hinge").tolist()
-    [1.0, 0.5]
 
     References
     ----------
     Xie, Koyejo, Gupta, "Asynchronous federated optimization", 2019.
     """
-    s = np.asarray(staleness, dtype=np.float64)
-    if not np.isfinite(s).all() or (s < 0).any():
-        raise ParameterError(f"staleness must be numbers >= 0, got {staleness!r}")
-    if form == "constant":
-        return np.ones(s.shape)
-    if form == "polynomial":
-        return np.asarray((1.0 + s) ** -a)
-    if form == "hinge":
-        return np.where(s <= b, 1.0, 1.0 / (a * np.maximum(s - b, 0.0) + 1.0))
-    raise ParameterError(f"form must be 'constant', 'polynomial' or 'hinge', got {form!r}")
-
-
-class Discounted(Rule):
-    """A rule under which stale updates count less, as `staleness_weight` says."""
 
     staleness: Literal["constant", "polynomial", "hinge"] = "polynomial"
     staleness_a: Annotated[float, Field(gt=0)] = 0.5
@@ -69,6 +41,10 @@ class Discounted(Rule):
 
     def discount(self, staleness: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return how much each update counts; those that did not arrive have a staleness of -1."""
-        return staleness_weight(
-            np.maximum(staleness, 0), self.staleness, a=self.staleness_a, b=self.staleness_b
-        )
+        missed = np.maximum(staleness, 0).astype(np.float64)
+        if self.staleness == "constant":
+            return np.ones(missed.shape)
+        if self.staleness == "polynomial":
+            return np.asarray((1.0 + missed) ** -self.staleness_a)
+        beyond = np.maximum(missed - self.staleness_b, 0.0)
+        return np.where(beyond == 0, 1.0, 1.0 / (self.staleness_a * beyond + 1.0))

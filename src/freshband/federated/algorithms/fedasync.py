@@ -26,7 +26,7 @@ class FedAsync(Discounted):
     mixing : float in (0, 1], default 0.6
         How far the model moves towards a fresh client's, `α`.
     staleness : {"constant", "polynomial", "hinge"}, default "polynomial"
-        The form of the discount `d` of stale models, as in `staleness_weight`.
+        The form of the discount `d` of stale models, as in `Discounted`.
     staleness_a : float > 0, default 0.5
         A parameter of ``polynomial`` and ``hinge``.
     staleness_b : float >= 0, default 4

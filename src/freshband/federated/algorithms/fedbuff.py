@@ -36,7 +36,7 @@ class FedBuff(Discounted):
     buffer_size : int >= 1, default 10
         The number of updates in a full buffer, K.
     staleness : {"constant", "polynomial", "hinge"}, default "polynomial"
-        The form of the discount `d` of stale updates, as in `staleness_weight`.
+        The form of the discount `d` of stale updates, as in `Discounted`.
     staleness_a : float > 0, default 0.5
         A parameter of ``polynomial`` and ``hinge``.
     staleness_b : float >= 0, default 4
