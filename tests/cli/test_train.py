@@ -278,6 +278,30 @@ def test_a_file_gives_settings(tmp_path: Path) -> None:
     )
 
 
+def test_a_file_gives_options_of_policy_algorithm_and_valuation(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        "[policy]\nname = 'glr-cucb+priority'\ndelta = 0.01\n"
+        "[algorithm]\nname = 'fedbuff+average'\nbuffer_size = 5\nrecency = 8\n"
+        "[valuation]\nloo = 'buffer'\n"
+    )
+    expected = Training(
+        policy="glr-cucb+priority",
+        policy_options={"delta": 0.01},
+        algorithm="fedbuff+average",
+        algorithm_options={"buffer_size": 5, "recency": 8},
+        valuation_options={"loo": "buffer"},
+    )
+    assert merge_layers({}, [read_file(tmp_path / "mine.toml")]) == expected
+    line = read_sets(
+        ["policy.delta=0.01", "algorithm.buffer_size=5", "algorithm.recency=8", "loo=buffer"]
+    )
+    line.put("", "scheduler", "glr-cucb+priority")
+    line.put("", "algorithm", "fedbuff+average")
+    assert merge_layers({}, [line]) == expected
+    with refused(ParameterError, "the command line gives 'algorithm.mixing' twice"):
+        read_sets(["mixing=0.1", "algorithm.mixing=0.2"])
+
+
 def test_the_command_line_wins_over_the_file(shell: Shell) -> None:
     Path("mine.toml").write_text(
         'rounds = 7\nclients = 2\nmodel = "mlp"\n[channels]\nname = "stationary"\n'
@@ -285,6 +309,8 @@ def test_the_command_line_wins_over_the_file(shell: Shell) -> None:
     )
     ask = ["--config", "mine.toml", "--rounds", 2, "--scheduler", "random"]
     config = answer(shell, *ask, "--set", "channels.n_channels=4")["config"]
+    same = [*ask[:-2], "--policy", "random", "--set", "channels.n_channels=4"]
+    assert answer(shell, *same)["config"] == config
     assert (config["rounds"], config["clients"], config["model"]) == (2, 2, "mlp")
     assert config["channels"] == "stationary"
     assert config["channel_options"] == {"n_channels": 4, "mean_low": 0.5}

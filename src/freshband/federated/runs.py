@@ -1,8 +1,8 @@
 """A training run in a folder: it can be stopped or killed at any moment, and resumed.
 
 The folder holds ``run.json`` (what to run, and how often to save it), ``checkpoints/`` and, when
-all rounds are played, ``result.nc``. A resumed run is bit for bit the one that was never
-interrupted, on a CPU.
+all rounds are played, ``result.nc``. On a CPU a resumed run is, bit for bit, the one that was never
+interrupted.
 
 Examples
 --------
@@ -23,6 +23,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Unpack
 
@@ -186,16 +187,9 @@ class Run:
         tensors = {_STATE + name: tensor for name, tensor in state.items()}
         stacked = stack_records(self.records)
         tensors |= {_RECORDS + name: torch.from_numpy(values) for name, values in stacked.items()}
-        try:
-            save_checkpoint(
-                _checkpoints(self.out),
-                self.round,
-                tensors,
-                {"federation": facts, "versions": versions()},
-                self._terms.keep,
-            )
-        except FileError as error:
-            raise FileError(f"{reason(error)}; {self._what_is_safe()}") from None
+        facts = {"federation": facts, "versions": versions()}
+        with self._telling_what_is_safe():
+            save_checkpoint(_checkpoints(self.out), self.round, tensors, facts, self._terms.keep)
         self.saved_round = self.round
 
     def _save_if_possible(self) -> None:
@@ -207,22 +201,22 @@ class Run:
                 self.notes.append(str(error))
 
     def _write_result(self) -> None:
+        device = name_device(self.federation.dataset.train_images.device)
+        with self._telling_what_is_safe():
+            result = collect_records(self.records, self.settings, device=device)
+            save_training(result, self.result_path)
+
+    @contextmanager
+    def _telling_what_is_safe(self) -> Iterator[None]:
+        """Add to an error in writing which round the run can be resumed from."""
         try:
-            save_training(self._collected(), self.result_path)
+            yield
         except FileError as error:
-            raise FileError(f"{reason(error)}; {self._what_is_safe()}") from None
-
-    def _collected(self) -> xr.Dataset:
-        device = self.federation.dataset.train_images.device
-        return collect_records(self.records, self.settings, device=name_device(device))
-
-    def _what_is_safe(self) -> str:
-        if self.saved_round < 0:
-            return "no round was saved"
-        return (
-            f"round {self.saved_round} of {self.settings.rounds} is safe: "
-            f"go on from it with {_how_to_resume(self.out)}"
-        )
+            safe = "no round was saved"
+            if self.saved_round >= 0:
+                safe = f"round {self.saved_round} of {self.settings.rounds} is safe: go on from it "
+                safe += f"with {_how_to_resume(self.out)}"
+            raise FileError(f"{reason(error)}; {safe}") from None
 
 
 def start_run(
@@ -268,7 +262,8 @@ def start_run(
     make_folder(home)  # before anything is loaded
     _refuse_run(home)
     run = Run(home, terms, Federation(settings, **given))
-    try:
+    with ExitStack() as undoing:
+        undoing.callback(run.close)
         with claimed(home):
             _refuse_run(home)
             write_terms(home, terms)
@@ -277,9 +272,7 @@ def start_run(
             except FileError:
                 terms_path(home).unlink(missing_ok=True)
                 raise
-    except BaseException:
-        run.close()
-        raise
+        undoing.pop_all()
     return run
 
 

@@ -349,9 +349,9 @@ def _check_move(
     steps, passed = moved
     if not isinstance(steps, np.ndarray) or steps.shape != (n_clients,) or steps.dtype.kind != "f":
         raise RuleError(f"{name} must return {n_clients} steps as a float array first")
-    if not isinstance(passed, int) or passed < 0:
+    if not isinstance(passed, int | np.integer) or passed < 0:
         raise RuleError(f"{name} must return the versions passed second, got {shown(passed)}")
-    return steps, passed
+    return steps, int(passed)
 
 
 def _read_weights(weights: ArrayLike | None, n_clients: int) -> NDArray[np.float64]:
