@@ -1,4 +1,4 @@
-"""``freshband compare``: train with several policies on the same air and data."""
+"""``freshband compare``: train with several policies on the same channels and data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freshband.cli import options, panels
+from freshband.cli import options, panels, training
 from freshband.cli.settings import (
     AddressOption,
     Format,
@@ -17,17 +17,6 @@ from freshband.cli.settings import (
     WhereOption,
     check_options,
     given_options,
-)
-from freshband.cli.training import (
-    Config,
-    Like,
-    Output,
-    choice,
-    merge_layers,
-    need_extra,
-    read_file,
-    read_like,
-    read_line,
 )
 from freshband.errors import ParameterError
 from freshband.plugins import made_with
@@ -46,7 +35,7 @@ def compare(
     context: typer.Context,
     policies: Annotated[
         str,
-        choice(
+        training.choice(
             panels.AIR,
             "Comma-separated policies, each scheduler[:preset][+token...]\\[@algorithm], the "
             "algorithm being what the server does with updates, such as fedbuff or fixed+average; "
@@ -68,7 +57,7 @@ def compare(
     seed: options.Seed = 0,
     settings: Annotated[
         list[str] | None,
-        choice(
+        training.choice(
             panels.RUN,
             "Any other setting, repeatable: client_lr=0.1; an option of a thing by its table "
             "(channels, dataset, partition, model, algorithm, valuation), such as "
@@ -77,18 +66,22 @@ def compare(
             metavar="[TABLE.]KEY=VALUE",
         ),
     ] = None,
-    config: Config = None,
-    like: Like = None,
+    config: training.Config = None,
+    like: training.Like = None,
     device: options.Device = "auto",
     data_dir: options.DataDir = None,
-    output: Output = Format.table,
+    output: training.Output = Format.table,
     out: Annotated[
         Path | None,
-        choice(panels.KEPT, "Save all rounds of all runs, with their settings, as NetCDF."),
+        training.choice(
+            panels.KEPT, "Save all rounds of all runs, with their settings, as NetCDF."
+        ),
     ] = None,
     plot: Annotated[
         Path | None,
-        choice(panels.KEPT, "Draw regret, accuracy and fairness on one page (png, pdf, svg)."),
+        training.choice(
+            panels.KEPT, "Draw regret, accuracy and fairness on one page (png, pdf, svg)."
+        ),
     ] = None,
     backend: WhereOption = Where.threads,
     address: AddressOption = None,
@@ -97,7 +90,7 @@ def compare(
     ] = 0.0,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
-    """Train with several policies on the same air and data, side by side.
+    """Train with several policies on the same channels and data, side by side.
 
     In every run the policies meet the same channels, their clients hold the same
     samples and models begin with the same weights: differences to the first
@@ -111,7 +104,7 @@ def compare(
 
       freshband compare --policies glr-cucb,glr-cucb@fedbuff --set client_lr=0.1
     """
-    need_extra()
+    training.need_extra()
     from freshband.federated.comparison import compare as train_all
     from freshband.federated.comparison import save_comparison, summarise_comparison
     from freshband.files import check_writable
@@ -152,7 +145,7 @@ def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], d
     """
     from freshband.federated.rules import unused_by_all
 
-    layers = [] if params["config"] is None else [read_file(params["config"])]
+    layers = [] if params["config"] is None else [training.read_file(params["config"])]
     base: dict[str, Any] = {}
     options: dict[str, Any] = {}
     facts: dict[str, Any] = {}
@@ -160,7 +153,7 @@ def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], d
     if params["like"] is not None:
         from freshband.federated.comparison import load_comparison, read_comparison
 
-        saved, facts = read_like(params["like"], load_comparison, read_comparison)
+        saved, facts = training.read_like(params["like"], load_comparison, read_comparison)
         base, options = saved["settings"].model_dump(), saved["policy_options"]
         chosen = {name: saved[name] for name in chosen}
     for layer in layers:
@@ -172,13 +165,13 @@ def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], d
     names = chosen["policies"]
     names = names.split(",") if isinstance(names, str) else names
     names = [str(name).strip() for name in names] if isinstance(names, list) else []
-    layer = read_line(params, given, _FIELDS, names)
+    layer = training.read_line(params, given, _FIELDS, names)
     own = {name: layer.options.pop(name) for name in names if name in layer.options}
     kept = {name: values for name, values in options.items() if name in names}
     together = {name: {**kept.get(name, {}), **own.get(name, {})} for name in own | kept}
     check_options(own, names, together)
     with made_with(params["like"], facts):
-        settings = merge_layers(
+        settings = training.merge_layers(
             base,
             [*layers, layer],
             lambda draft: unused_by_all(draft, dict(zip(names, names, strict=True)), together),

@@ -12,21 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freshband.cli import options, panels
+from freshband.cli import options, panels, training
 from freshband.cli.job import Job, interruptible
 from freshband.cli.live import Watch
 from freshband.cli.settings import Format, given_options
-from freshband.cli.training import (
-    Config,
-    Like,
-    Output,
-    choice,
-    merge_layers,
-    need_extra,
-    read_file,
-    read_like,
-    read_line,
-)
 from freshband.errors import ParameterError
 from freshband.plugins import made_with
 
@@ -55,7 +44,7 @@ def train(
     channels: options.Channels = "fig3-piecewise",
     policy: Annotated[
         str,
-        choice(
+        training.choice(
             panels.AIR,
             "Which channels are used, scheduler[:preset][+token...]; see 'freshband list "
             "schedulers'.",
@@ -65,7 +54,7 @@ def train(
     ] = "glr-cucb",
     matching: Annotated[
         str | None,
-        choice(
+        training.choice(
             panels.AIR,
             "Who gets which channel: age, priority (by contribution and age), rotate, random, "
             "fixed.",
@@ -74,7 +63,7 @@ def train(
     ] = None,
     algorithm: Annotated[
         str,
-        choice(
+        training.choice(
             panels.RUN,
             "What the server does with updates, rule[+wrapper...], such as fedbuff or "
             "renorm+average; see 'freshband list algorithms'.",
@@ -85,7 +74,7 @@ def train(
     seed: options.Seed = 0,
     out: Annotated[
         Path | None,
-        choice(
+        training.choice(
             panels.KEPT,
             "Folder for result.nc and checkpoints; without it nothing is saved.",
             metavar="DIR",
@@ -93,11 +82,13 @@ def train(
     ] = None,
     resume: Annotated[
         Path | None,
-        choice(panels.KEPT, "Go on with the run in this folder, where it stopped.", metavar="DIR"),
+        training.choice(
+            panels.KEPT, "Go on with the run in this folder, where it stopped.", metavar="DIR"
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        choice(
+        training.choice(
             panels.RUN,
             "Any other setting, repeatable: client_lr=0.1, or an option of a thing by its table: "
             "channels, policy, matching, dataset, partition, model, algorithm, valuation, such as "
@@ -106,22 +97,24 @@ def train(
             metavar="[TABLE.]KEY=VALUE",
         ),
     ] = None,
-    config: Config = None,
-    like: Like = None,
+    config: training.Config = None,
+    like: training.Like = None,
     device: options.Device = "auto",
     data_dir: options.DataDir = None,
     checkpoint_every: Annotated[
         int, options.count("Rounds between two checkpoints.", panels.KEPT)
     ] = 10,
     keep: Annotated[int, options.count("Number of checkpoints kept.", panels.KEPT)] = 2,
-    output: Output = Format.table,
+    output: training.Output = Format.table,
     plot: Annotated[
         Path | None,
-        choice(panels.KEPT, "Draw accuracy, ages, variance and participation (png, pdf, svg)."),
+        training.choice(
+            panels.KEPT, "Draw accuracy, ages, variance and participation (png, pdf, svg)."
+        ),
     ] = None,
     tensorboard: Annotated[
         bool | None,
-        choice(
+        training.choice(
             panels.KEPT,
             "Write scalars to DIR/tensorboard, for 'tensorboard --logdir DIR'.",
             "--tensorboard/--no-tensorboard",
@@ -147,7 +140,7 @@ def train(
 
       freshband train --config mine.toml --rounds 250 --device cuda --out mine
     """
-    need_extra()
+    training.need_extra()
     given = given_options(context)
     if plot is not None:
         from freshband.reporting.curves import check_figure
@@ -181,18 +174,18 @@ def _choose(params: dict[str, Any], given: set[str]) -> tuple[Training, dict[str
 
     Returned with them is what the result says of the files imported when it was made.
     """
-    layers = [] if params["config"] is None else [read_file(params["config"])]
-    layers.append(read_line(params, given, _FIELDS))
+    layers = [] if params["config"] is None else [training.read_file(params["config"])]
+    layers.append(training.read_line(params, given, _FIELDS))
     base: dict[str, Any] = {}
     kept: dict[str, Any] = {}
     if params["like"] is not None:
         from freshband.federated.result import load_training, read_settings
 
-        saved, kept = read_like(params["like"], load_training, read_settings)
+        saved, kept = training.read_like(params["like"], load_training, read_settings)
         for why in saved.unused().values():
             typer.echo(f"note: left out: {why}", err=True)
         base = saved.model_dump()
-    return merge_layers(base, layers), kept
+    return training.merge_layers(base, layers), kept
 
 
 def _refuse_beside_resume(others: set[str]) -> None:
