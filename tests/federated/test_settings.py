@@ -175,6 +175,11 @@ UNUSED: list[tuple[dict[str, Any], str, str]] = [
         "local_rounds",
         "algorithm 'eager', not to 'renorm', got 3",
     ),
+    (
+        {"algorithm_options": {"weighting": "fixed"}},
+        "weighting",
+        "algorithm 'fedavg', not to 'renorm', got 'fixed'",
+    ),
     ({"staleness": "hinge"}, "staleness", "algorithm 'fedasync' or 'fedbuff', not to 'renorm'"),
     ({"staleness_a": 1}, "staleness_a", "algorithm 'fedasync' or 'fedbuff', not to 'renorm'"),
     ({"staleness_b": 1, "algorithm": "fedavg"}, "staleness_b", "or 'fedbuff', not to 'fedavg'"),

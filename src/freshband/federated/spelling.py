@@ -77,7 +77,7 @@ def _read_algorithm(values: Mapping[str, Any], options: dict[str, Any]) -> str:
         )
     if weighting != "renorm":
         options["weighting"] = weighting
-    text = values.get("algorithm", "async")
+    text = values.get("algorithm", "renorm")
     named = text.split("+") if isinstance(text, str) else []
     if "async" in named:
         text = "+".join("renorm" if name == "async" else name for name in named)
