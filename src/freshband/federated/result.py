@@ -1,16 +1,4 @@
-"""Training results: the rounds as labelled arrays, with everything needed to run them again.
-
-Examples
---------
->>> from freshband.federated import Federation, Training
->>> settings = Training(policy="random", clients=3, rounds=4)
->>> with Federation(settings) as federation:
-...     result = collect_records(list(federation), settings)
->>> result.ages.dims, result.sizes["round"]
-(('round', 'client'), 4)
->>> summarise_training(result)["rounds"]
-4
-"""
+"""Training results: the rounds as labelled arrays, with everything needed to run them again."""
 
 from __future__ import annotations
 
@@ -61,14 +49,12 @@ def collect_records(
     *,
     device: str | None = None,
 ) -> xr.Dataset:
-    """Put the records of a run together as a dataset.
+    """Put the records of a run, of rounds 1, 2, …, together as a dataset.
 
     Parameters
     ----------
-    records : sequence of RoundRecord
-        The records of rounds 1, 2, …, at least one.
-    settings : Training
-        What the run was made with.
+    records, settings
+        What happened, and what the run was made with.
     seconds : float, optional
         How long it took; by default the sum over rounds.
     device : str, optional

@@ -68,27 +68,23 @@ class Run:
     """A federation, the records of its rounds, and the folder both are kept in.
 
     Made by `start_run` and `resume_run`. Iterate over it to play the rounds that are left: each
-    record comes after everything due was saved. Leave the loop whenever you like; the folder can
-    be resumed from what is there, and so can the loop.
+    record comes after everything due was saved. Leave the loop whenever you like; the folder can be
+    resumed from what is there, and so can the loop.
 
     Attributes
     ----------
     out : Path
         The folder.
-    settings : Training
-        What is run.
-    federation : Federation
-        As far as it got.
+    settings, federation
+        What is run, and how far it got.
     records : list of RoundRecord
         All rounds so far, also those played before the run was resumed.
     notes : list of str
         What a user should hear: damaged checkpoints, other versions than the run began with.
-    finished : bool
-        All rounds are played, and ``result.nc`` is written.
     stopped : bool
-        The last loop ended because of `stop`.
+        Whether the last loop ended because of `stop`.
     saved_round : int
-        The newest that is safe on the disk; 0 is the state before the first round, -1 none.
+        The newest round that is safe on the disk; 0 is the state before the first, -1 none.
     """
 
     def __init__(
@@ -234,7 +230,7 @@ def start_run(
     settings : Training
         What to run.
     out : path
-        The folder of the run; it is made if it is not there.
+        The folder of the run, made if it is not there. It must not hold a run already.
     checkpoint_every : int >= 1, default 10
         The number of rounds between two checkpoints. The last round always has one.
     keep : int >= 1, default 2
@@ -242,13 +238,6 @@ def start_run(
     **own
         ``dataset``, ``model``, ``channels``, ``partition`` and ``algorithm`` of your own, as in
         `Federation`; `resume_run` must be given the same.
-
-    Raises
-    ------
-    FileError
-        If the folder holds a run already, cannot be written, or has no room for a checkpoint.
-    ParameterError
-        If a value is out of range or does not fit the others.
     """
     home, given = file_path("out", out), given_things(**own)
     terms = Terms(
@@ -280,21 +269,8 @@ def resume_run(out: str | os.PathLike[str], **own: Unpack[OwnThings]) -> Run:
     """Go on with a run from its newest checkpoint that is whole.
 
     A run that was killed before its first checkpoint begins again. A finished one has its records
-    and yields nothing.
-
-    Parameters
-    ----------
-    out : path
-        The run's folder.
-    **own
-        What `start_run` was given.
-
-    Raises
-    ------
-    FileError
-        If the folder holds no run, or none of its checkpoints can be used.
-    ParameterError
-        If other objects are given than `start_run` was.
+    and yields nothing. ``own`` is what `start_run` was given. A `FileError` says if the folder
+    holds no run, or none of its checkpoints can be used.
     """
     home, given = file_path("out", out), given_things(**own)
     terms = read_terms(home)

@@ -55,10 +55,8 @@ class FederatedServer:
     ----------
     model : tensor, shape (P,)
         The initial model; it becomes the server's own.
-    coordinator : Coordinator
-        Plans who sends where.
-    algorithm : Algorithm
-        The server rule, which makes a new model of what got through.
+    coordinator, algorithm : Coordinator and Algorithm
+        Who plans the channels, and what makes a new model of the updates that arrived.
     rounds : int >= 1
         The number of rounds T.
     client_lr : float > 0
@@ -79,23 +77,13 @@ class FederatedServer:
         ``alter_update(round, client, update)`` sees every update that gets through and may return
         another in its place.
 
-    Examples
-    --------
-    >>> from freshband.federated.algorithms.renorm import Renorm
-    >>> server = FederatedServer(
-    ...     torch.zeros(2),
-    ...     coordinator=Coordinator("random", n_clients=2, n_channels=3),
-    ...     rounds=9,
-    ...     algorithm=Renorm(),
-    ...     client_lr=0.5,
-    ...     payload=8,
-    ... )
-    >>> plan = server.plan()
-    >>> version = server.hand_out(plan.receivers.tolist())
-    >>> sent = {client: Pending(torch.ones(2), version) for client in range(2)}
-    >>> record = server.finish(plan, [True, None], sent)  # nothing is known of client 1
-    >>> record.delivered.tolist(), server.state.model
-    ([True, False], tensor([-0.5000, -0.5000]))
+    Examples -------- >>> from freshband.federated.algorithms.renorm import Renorm >>> planner =
+    Coordinator("random", n_clients=2, n_channels=3) >>> server = FederatedServer( ...
+    torch.zeros(2), coordinator=planner, algorithm=Renorm(), rounds=9, client_lr=0.5, payload=8 ...
+    ) >>> plan = server.plan() >>> version = server.hand_out(plan.receivers.tolist()) >>> sent =
+    {client: Pending(torch.ones(2), version) for client in range(2)} >>> record =
+    server.finish(plan, [True, None], sent)  # nothing is known of client 1 >>>
+    record.delivered.tolist(), server.state.model ([True, False], tensor([-0.5000, -0.5000]))
     """
 
     def __init__(
@@ -182,14 +170,8 @@ class FederatedServer:
     ) -> RoundRecord:
         """Make a new model of what got through; return what happened.
 
-        Parameters
-        ----------
-        plan : Plan
-            The plan of this round.
-        outcome : sequence of bool or None, shape (M,)
-            True delivered, False lost, None unknown.
-        pending : mapping of int to Pending
-            At least the updates of those that were delivered.
+        ``outcome`` is True for delivered, False for lost and None for unknown, by client;
+        ``pending`` holds at least the updates of those that were delivered.
         """
         state, n_clients = self.state, len(outcome)
         arrived = {client: pending[client] for client, yes in enumerate(outcome) if yes}

@@ -185,14 +185,8 @@ class Training(Parameters):
     ) -> Training:
         """Return settings that were saved, also those that have no effect: they had none then.
 
-        Parameters
-        ----------
-        values : mapping
-            What the file holds.
-        folder : Path, optional
-            Where the file is: recordings that are gone are looked for there.
-        notes : list of str, optional
-            Gets a sentence for each that was found there.
+        Recordings that are gone are looked for in ``folder``, where the file of the settings is;
+        ``notes`` gets a sentence for each that was found there.
         """
         read = dict(values)
         for name in ("channel_options", "dataset_options"):

@@ -130,7 +130,7 @@ class SimulatedUplink:
 
 @dataclasses.dataclass(frozen=True)
 class DeadlineUplink:
-    """A real link: delivered is what arrived before the round's deadline.
+    """A real link: an update is delivered if it arrived before the round's deadline.
 
     Parameters
     ----------

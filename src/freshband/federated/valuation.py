@@ -28,18 +28,9 @@ __all__ = ["Valuation"]
 class Valuation:
     """Keeps every client's last gradient and error, and values the clients by them.
 
-    Parameters
-    ----------
-    n_clients : int >= 1
-        The number of clients M.
-    client_lr : float > 0
-        `η`, which turns the way a client went into a gradient.
-    rule : {"paper", "fedce"}, default "paper"
-        How contributions are computed.
-    weigh : bool, default False
-        Whether clients also weigh by contribution in the aggregation (43).
-    options : ValuationOptions, optional
-        How one client is left out, and what one never heard is worth.
+    ``client_lr`` is `η`, which turns the way a client went into a gradient; ``rule`` is how
+    contributions are computed, ``options`` what else decides them, and with ``weigh`` clients also
+    weigh by contribution in the aggregation (43).
     """
 
     n_clients: int

@@ -196,16 +196,9 @@ def options_of(name: str) -> set[str]:
 def build_algorithm(
     algorithm: str, options: Mapping[str, Any] | None = None, *, stored: bool = False
 ) -> Rule:
-    """Return a rule, with its wrappers around it.
+    """Return a rule with its wrappers around it, from its name and all their options.
 
-    Parameters
-    ----------
-    algorithm : str
-        ``rule[+wrapper...]``.
-    options : mapping, optional
-        Options of the rule and of its wrappers, by name.
-    stored : bool, default False
-        Whether the options come from a file: those that have no effect had none then.
+    With ``stored`` the options come from a file: those that have no effect had none then.
 
     Examples
     --------

@@ -45,16 +45,9 @@ class WeightedMean(Rule, abc.ABC):
         """Return the share of each update, 0 for those that did not arrive; some did."""
 
     def steps(self, weights: ArrayLike, delivered: ArrayLike, client_lr: float) -> Vector:
-        """Return the step `s_i` with which each client's update is applied.
+        """Return the step `s_i` with which each client's update is applied, 0 where none arrived.
 
-        Parameters
-        ----------
-        weights : array of float >= 0, shape (n_clients,)
-            `ζ`, summing to 1.
-        delivered : array of bool, shape (n_clients,)
-            Whether the client is in `S_t`; 0 is the step of all others.
-        client_lr : float > 0
-            `η`, the clients' step.
+        ``weights`` are `ζ`, summing to 1, ``delivered`` says who is in `S_t`, ``client_lr`` is `η`.
         """
         zeta = np.asarray(weights, dtype=np.float64)
         arrived = np.asarray(delivered, dtype=bool)
