@@ -341,6 +341,21 @@ def test_a_users_rule_is_wrapped_as_any_other() -> None:
         assert run.state.memory.rule.moves.tolist() == [12]
 
 
+def test_policies_are_compared_under_a_users_rule() -> None:
+    settings = tiny(precision="float32", scheduler="random")
+    result = compare(
+        settings, "random,cucb,random@fedavg", algorithm=Momentum(keeps=0.7), progress=False
+    )
+    assert result.attrs["own_algorithm"] == "Momentum(keeps=0.7)"
+    records, _ = play(settings, algorithm=Momentum(keeps=0.7))
+    assert result.loss.sel(policy="random")[0].values.tolist() == [one.loss for one in records]
+    records, _ = play(tiny(precision="float32", scheduler="random", algorithm="fedavg"))
+    found = result.loss.sel(policy="random@fedavg")[0].values
+    assert found.tolist() == [one.loss for one in records]
+    with pytest.raises(ParameterError, match="algorithm must be a Rule, got"):
+        compare(settings, "random", algorithm=Momentum, progress=False)  # type: ignore[arg-type]
+
+
 def test_two_rules_cannot_remember_by_the_same_name() -> None:
     class Twice(NamedTuple):
         average: torch.Tensor

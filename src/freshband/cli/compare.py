@@ -154,6 +154,11 @@ def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], d
         from freshband.federated.comparison import load_comparison, read_comparison
 
         saved, facts = training.read_like(params["like"], load_comparison, read_comparison)
+        if "own_algorithm" in facts:
+            raise ParameterError(
+                f"{params['like']} was made with {facts['own_algorithm']}, given as an object: "
+                "repeat it from Python, or register the rule and name it behind @"
+            )
         base, options = saved["settings"].model_dump(), saved["policy_options"]
         chosen = {name: saved[name] for name in chosen}
     for layer in layers:

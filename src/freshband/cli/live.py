@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from freshband.federated.records import RoundRecord
     from freshband.federated.settings import Training
 
@@ -72,12 +70,7 @@ class Watch:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *problem: object) -> None:
         if self._live is not None:
             self._live.stop()
 

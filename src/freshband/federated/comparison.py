@@ -18,10 +18,11 @@ from freshband import __version__
 from freshband.backends import Backend, open_backend
 from freshband.channels.base import same_air
 from freshband.errors import FreshbandError, ParameterError, shown
+from freshband.federated.algorithms import Rule
 from freshband.federated.clients import name_device, pick_device
 from freshband.federated.data import load_dataset
 from freshband.federated.engine import Federation, train_together
-from freshband.federated.own_things import check_settings
+from freshband.federated.own_things import check_own_things, check_settings
 from freshband.federated.records import RoundRecord
 from freshband.federated.result import (
     LIBRARIES,
@@ -49,6 +50,7 @@ __all__ = [
 ]
 
 _Asked: TypeAlias = Mapping[str, Sequence[Training]]  # of each policy, the settings of every run
+_Own: TypeAlias = Mapping[str, Rule | None]  # the user's own rule, of each policy that has it
 _Records: TypeAlias = dict[tuple[str, int], list[RoundRecord]]  # by policy and run
 
 _FORMAT: Final = "freshband comparison 1"
@@ -62,6 +64,7 @@ def compare(
     *,
     runs: int = 1,
     policy_options: Mapping[str, Mapping[str, Any]] | None = None,
+    algorithm: Rule | None = None,
     backend: Literal["threads", "ray"] = "threads",
     address: str | None = None,
     gpus: float = 0.0,
@@ -85,6 +88,8 @@ def compare(
         Independent repetitions, from ``settings.run`` on: other air, split, weights and batches.
     policy_options : mapping of str to mapping, optional
         Hyper-parameters by policy, as written in ``policies``.
+    algorithm : Rule, optional
+        A server rule of your own, for the policies that name none behind ``@``.
     backend : {"threads", "ray"}, default "threads"
         Where runs are computed: one after another in this process, each with all its cores, or at
         the same time as Ray tasks. Results are the same.
@@ -113,6 +118,7 @@ def compare(
     """
     options = read_options("policy_options", policy_options)
     named = name_policies(policies, options, "compared")
+    check_own_things(algorithm=algorithm)
     several = whole_number("runs", runs, at_least=1)
     first = check_settings(settings).run
     for why in unused_by_all(settings, named, options).values():
@@ -123,12 +129,13 @@ def compare(
         ]
         for name, text in named.items()
     }
+    own = {name: None if "@" in name else algorithm for name in asked}
     began = time.perf_counter()
+    where = open_backend(backend, address=address, gpus=gpus)  # says what does not fit
     if backend == "threads":
-        open_backend(backend, address=address, gpus=gpus)  # says what does not fit
-        records = _train_all(asked, progress)
+        records = _train_all(asked, own, progress)
     else:
-        records = _train_on(open_backend(backend, address=address, gpus=gpus), asked, progress)
+        records = _train_on(where, asked, own, progress)
     results = [
         xr.concat(
             [collect_records(records[name, run], each) for run, each in enumerate(row)],
@@ -155,11 +162,12 @@ def compare(
         device=name_device(pick_device(settings.device)),
         seconds=time.perf_counter() - began,
         **imports_to_keep(),
+        **({} if algorithm is None else {"own_algorithm": repr(algorithm)}),
         **({"same_air": 1} if _share_air(next(iter(asked.values()))) else {}),
     )
 
 
-def _train_all(asked: _Asked, progress: bool) -> _Records:
+def _train_all(asked: _Asked, own: _Own, progress: bool) -> _Records:
     records: _Records = {}
     some = next(iter(asked.values()))
     with progress_bar(progress) as bar:
@@ -168,32 +176,34 @@ def _train_all(asked: _Asked, progress: bool) -> _Records:
             told = f"run {group[0] + 1}" + (f" to {group[-1] + 1}" if len(group) > 1 else "")
             bar.update(task, description=f"training, {told} of {len(some)}")
             keys = [(name, run) for run in group for name in asked]
-            for played in _in_step([asked[name][run] for name, run in keys]):
+            rules = [own[name] for name, _ in keys]
+            for played in _in_step([asked[name][run] for name, run in keys], rules):
                 for key, record in zip(keys, played, strict=True):
                     records.setdefault(key, []).append(record)
                 bar.advance(task, len(group))
     return records
 
 
-def _train_on(backend: Backend, asked: _Asked, progress: bool) -> _Records:
+def _train_on(backend: Backend, asked: _Asked, own: _Own, progress: bool) -> _Records:
     """Train with every run a call of its own."""
     records: _Records = {}
     runs = range(len(next(iter(asked.values()))))
     with progress_bar(progress) as bar:
         task = bar.add_task("training", total=len(runs))
-        for _, found in backend.compute(_play_one, dict(asked), runs):
+        for _, found in backend.compute(_play_one, (dict(asked), own), runs):
             records |= found
             bar.advance(task)
     return records
 
 
-def _play_one(asked: _Asked, run: int) -> _Records:
+def _play_one(given: tuple[_Asked, _Own], run: int) -> _Records:
     """Play all policies of one run in step, with one worker unless the settings say otherwise."""
+    asked, own = given
     settings = [
         row[run] if row[run].workers else row[run].model_copy(update={"workers": 1})
         for row in asked.values()
     ]
-    played = zip(*_in_step(settings), strict=True)
+    played = zip(*_in_step(settings, list(own.values())), strict=True)
     return {(name, run): list(records) for name, records in zip(asked, played, strict=True)}
 
 
@@ -207,12 +217,17 @@ def _groups(asked: _Asked) -> list[list[int]]:
     return [list(runs[first : first + at_a_time]) for first in runs[::at_a_time]]
 
 
-def _in_step(settings: Sequence[Training]) -> Iterator[tuple[RoundRecord, ...]]:
+def _in_step(
+    settings: Sequence[Training], rules: Sequence[Rule | None]
+) -> Iterator[tuple[RoundRecord, ...]]:
     """Play several federations of the same data set and model in step."""
     first = settings[0]
     dataset = load_dataset(first.dataset, seed=first.seed, run=first.run, **first.dataset_options)
-    with Federation(first, dataset=dataset) as leader:
-        others = [Federation(one, dataset=dataset, clients=leader.clients) for one in settings[1:]]
+    with Federation(first, dataset=dataset, algorithm=rules[0]) as leader:
+        others = [
+            Federation(one, dataset=dataset, clients=leader.clients, algorithm=rule)
+            for one, rule in zip(settings[1:], rules[1:], strict=True)
+        ]
         yield from train_together([leader, *others])
 
 
