@@ -27,6 +27,7 @@ from freshband.federated.records import RoundRecord
 from freshband.federated.result import (
     LIBRARIES,
     collect_records,
+    facts_of,
     load_spelt_today,
     measure_training,
 )
@@ -346,18 +347,11 @@ def summarise_comparison(result: xr.Dataset) -> dict[str, Any]:
         }
     settings: Training = config.pop("settings")
     return {
-        "dataset": settings.dataset,
-        "channels": settings.channels,
-        "clients": settings.clients,
-        "rounds": settings.rounds,
+        **facts_of(result, settings),
         "runs": config["runs"],
-        "seed": settings.seed,
         "policies": policies,
         "policy_options": config["policy_options"],
         "config": settings.model_dump(mode="json"),
         "same_air": bool(result.attrs.get("same_air", 0)),
         "seconds": result.attrs["seconds"],
-        "device": result.attrs["device"],
-        "freshband": result.attrs["freshband"],
-        "versions": json.loads(result.attrs["versions"]),
     }

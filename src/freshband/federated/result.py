@@ -24,6 +24,7 @@ from freshband.sealed import load_sealed, save_sealed, versions_of
 
 __all__ = [
     "collect_records",
+    "facts_of",
     "load_spelt_today",
     "load_training",
     "measure_training",
@@ -152,23 +153,24 @@ def summarise_training(result: xr.Dataset) -> dict[str, Any]:
     looks = result.accuracy.notnull().values
     by_client = result.client_accuracy.values[looks]
     return {
-        "dataset": settings.dataset,
         "policy": settings.build_policy().name,
         "algorithm": settings.algorithm,
-        "channels": settings.channels,
-        "clients": settings.clients,
+        **facts_of(result, settings),
         "rounds": result.sizes["round"],
-        "seed": settings.seed,
         **measures,
         "participation": result.participation.values.tolist(),
         "client_accuracy": [_plain(x) for x in by_client[-1].tolist()] if len(by_client) else None,
         "seconds": seconds,
         "rounds_per_second": result.sizes["round"] / seconds if seconds > 0 else None,
-        "device": result.attrs["device"],
         "config": json.loads(result.attrs["config"]),
-        "freshband": result.attrs["freshband"],
-        "versions": json.loads(result.attrs["versions"]),
     }
+
+
+def facts_of(result: xr.Dataset, settings: Training) -> dict[str, Any]:
+    """Return what every summary says of the settings and of how a result was made."""
+    chosen = settings.model_dump(include={"dataset", "channels", "clients", "rounds", "seed"})
+    made = {name: result.attrs[name] for name in ("device", "freshband")}
+    return {**chosen, **made, "versions": json.loads(result.attrs["versions"])}
 
 
 def _plain(value: float) -> float | None:
