@@ -42,7 +42,7 @@ def _settings(n_clients: int, **more: Any) -> Training:
         rounds=_FOR_EVER,
         channels="stationary",
         channel_options={"means": [1.0] * n_clients},
-        scheduler="random",
+        policy="random",
         client_lr=LR,
         local_steps=STEPS,
         batch_size=BATCH,

@@ -1,8 +1,9 @@
 """Write the pages that follow from the code: mkdocs runs this before it builds the site.
 
-One page for each registered scheduler, channel model, matching and experiment, a table of each
-kind, one page for each other module of the package, the commands' options and the changelog. A new
-file in ``schedulers/`` gets its page here without a line of documentation besides its docstring.
+One page for each registered scheduler, channel model, matching, server rule and experiment, a table
+of each kind, one page for each other module of the package, the commands' options and the
+changelog. A new file in ``schedulers/`` gets its page here without a line of documentation besides
+its docstring.
 """
 
 from __future__ import annotations
@@ -71,6 +72,15 @@ KINDS = (
         '??? example "An experiment of your own is one file"\n\n'
         '    ```python\n    --8<-- "examples/my_experiment.py"\n    ```',
         usage="freshband reproduce {name} --scale quick --out reproduction",
+    ),
+    Kind(
+        folder="algorithms",
+        title="Server rules",
+        module="freshband.federated.algorithms.base",
+        intro="A server rule decides what becomes of the updates that arrived. `average` and "
+        "`eager` are wrappers, which change any rule: write them after it with a plus sign, such "
+        "as `fedbuff+average`. [Training](../training.md) says more.",
+        usage="freshband train --algorithm {name}",
     ),
 )
 

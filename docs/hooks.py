@@ -18,6 +18,7 @@ from mkdocs.utils import get_relative_url
 
 ERRATA = Path(__file__).parent / "errata.md"
 LOG = logging.getLogger("mkdocs.hooks")  # a warning here fails a strict build
+_GENERATED = ("schedulers/", "channels/", "matchings/", "algorithms/", "experiments/", "api/")
 MOST_OBJECTS = 60  # documented on one page: with more nobody finds anything
 
 
@@ -39,7 +40,7 @@ def on_page_content(html: str, *, page: Any, **_: Any) -> str:
     """Check a page, and turn the errata in a generated one's running text into links."""
     for complaint in complaints(html):
         LOG.warning("%s: %s", page.file.src_uri, complaint)
-    if not page.url.startswith(("schedulers/", "channels/", "matchings/", "experiments/", "api/")):
+    if not page.url.startswith(_GENERATED):
         return html
     target = get_relative_url("errata/", page.url)
 

@@ -48,7 +48,7 @@ def run(folder: Path, *command: str) -> str:
 
 def test_the_page_has_an_example_of_each_kind() -> None:
     folders = [Path(target).parent.name for target in COPIED.values()]
-    assert folders == ["schedulers", "channels", "matching"]
+    assert folders == ["schedulers", "channels", "matching", "algorithms"]
     for source in COPIED:
         assert f'--8<-- "{source}"' in PAGE
 
@@ -60,7 +60,10 @@ def test_examples_have_the_style_of_the_package(grown: Path) -> None:
 
 @pytest.mark.slow
 def test_examples_keep_the_contract_of_the_package(grown: Path) -> None:
-    files = ["tests/test_contract.py", "tests/channels/test_contract.py", *COPIED.values()]
+    files = [
+        "tests/test_contract.py", "tests/channels/test_contract.py",
+        "tests/federated/test_contract.py", *COPIED.values(),
+    ]  # fmt: skip
     said = run(
         grown, "pytest", "-q", "-rA", "-p", "no:cacheprovider", "-p", "no:xdist",
         "-k", " or ".join({*NAMES, *(name.replace("_", "-") for name in NAMES)}), *files,

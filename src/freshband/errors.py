@@ -39,7 +39,7 @@ class SequenceError(FreshbandError, RuntimeError):
 
 
 class RuleError(FreshbandError, RuntimeError):
-    """A scheduler or matching of the user's own that breaks a rule or cannot be compiled."""
+    """Something of the user's own that breaks the rules of its kind, or cannot be compiled."""
 
 
 class FileError(FreshbandError, OSError):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, get_args, get_origin
+from typing import Any, Final, Literal, Self, get_args, get_origin
 
 import annotated_types
 import numpy as np
@@ -38,6 +38,13 @@ class Parameters(BaseModel):
         self._fill(values)
         for why in self.unused().values():
             raise ParameterError(why)
+
+    @classmethod
+    def as_stored(cls, values: Mapping[str, Any]) -> Self:
+        """Return parameters that were saved, also those that have no effect: they had none then."""
+        self = cls.__new__(cls)
+        self._fill(dict(values))
+        return self
 
     def unused(self) -> dict[str, str]:
         """Return settings that are given but have no effect, with where each belongs."""

@@ -68,7 +68,7 @@ def test_defaults_are_shown(shell: Shell) -> None:
 
 def test_brackets_in_help_are_not_taken_for_markup(shell: Shell) -> None:
     text = " ".join(shell("compare", "--help").out.replace("│", " ").split())
-    assert "scheduler[:preset][+token...][@rule]" in text
+    assert "scheduler[:preset][+token...][@algorithm]" in text
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])

@@ -94,7 +94,7 @@ def test_settings_of_several_rules_go_together(shell: Shell) -> None:
     plain = answer(shell, *ask)
     more = ["--set", "mixing=.1", "--set", "buffer_size=1", "--out", "it.nc"]
     found = answer(shell, *ask, *more)
-    assert (found["config"]["mixing"], found["config"]["buffer_size"]) == (0.1, 1)
+    assert found["config"]["algorithm_options"] == {"mixing": 0.1, "buffer_size": 1}
     loss = {
         name: [each["policies"][name]["final_loss"]["mean"] for each in (plain, found)]
         for name in found["policies"]
@@ -103,11 +103,11 @@ def test_settings_of_several_rules_go_together(shell: Shell) -> None:
     again = answer(shell, "--like", "it.nc", "--quiet")
     assert again["policies"]["random@fedbuff"]["final_loss"]["mean"] == loss["random@fedbuff"][1]
     fewer = answer(shell, "--like", "it.nc", "--policies", "random,random@fedbuff", "--quiet")
-    assert (fewer["config"]["mixing"], fewer["config"]["buffer_size"]) == (0.6, 1)
+    assert fewer["config"]["algorithm_options"] == {"buffer_size": 1}
     Path("mine.toml").write_text('policies = "random@fedasync"\nmixing = 0.1\nmodel = "mlp"\n')
     chosen = ["--config", "mine.toml", "--clients", 2, "--rounds", 3, "--runs", 1, "--quiet"]
-    assert answer(shell, *chosen)["config"]["mixing"] == 0.1
-    assert answer(shell, *chosen, "--policies", "random")["config"]["mixing"] == 0.6
+    assert answer(shell, *chosen)["config"]["algorithm_options"] == {"mixing": 0.1}
+    assert answer(shell, *chosen, "--policies", "random")["config"]["algorithm_options"] == {}
 
 
 def test_one_run_has_no_errors_to_show(shell: Shell) -> None:
@@ -153,13 +153,16 @@ def test_defaults_are_those_of_the_library() -> None:
     [
         ("--policies random,rndom", "unknown scheduler 'rndom'; did you mean 'random'?"),
         ("--policies random,random", "policies must differ, got 'random' twice"),
-        ("--policies random@fed", "algorithm must be one of 'async', "),
-        ("--policies random@fedavg+fedbuff", "policy 'random@fedavg+fedbuff' names two algorit"),
-        ("--policies random@fixed+renorm", "policy 'random@fixed+renorm' names two aggregations"),
-        ("--policies random@fedavg+eager", "local_rounds belongs to algorithm 'async', 'fedasync'"),
+        ("--policies random@fed", "unknown algorithm 'fed'; did you mean"),
+        (
+            "--policies random@fedavg+fedbuff",
+            "policy 'random@fedavg+fedbuff': 'fedavg+fedbuff' names two rules",
+        ),
+        ("--policies random@fixed+renorm", "policy 'random@fixed+renorm': 'fixed+renorm' names"),
+        ("--policies random@fedavg+eager", "eager belongs to a rule whose clients send again"),
         (
             "--policies random --set mixing=.1",
-            "mixing belongs to algorithm 'fedasync', not to 'async', got 0.1: no policy compared",
+            "mixing belongs to algorithm 'fedasync', not to 'renorm', got 0.1: no policy compared",
         ),
         (
             "--policies cucb,cucb@fixed --set cucb.mean_window=9",
@@ -179,7 +182,7 @@ def test_defaults_are_those_of_the_library() -> None:
         ("--plot x.xyz", "the name of a picture must end in one of "),
         ("--plot x.png --out x.png", "--out and --plot must name two files, got x.png twice"),
         ("--like mine.toml", "mine.toml is damaged or not a result"),
-        ("--config mine.toml", "mine.toml names a scheduler: compare takes policies"),
+        ("--config mine.toml", "mine.toml names a policy: compare takes policies"),
         ("--config nothing.toml", "cannot read nothing.toml: No such file or directory"),
     ],
 )

@@ -99,7 +99,7 @@ def test_a_result_can_be_run_again(shell: Shell) -> None:
     assert other["config"] == {
         **first["config"],
         "seed": 6,
-        "scheduler": "random",
+        "policy": "random",
         "policy_options": {},
     }
 
@@ -278,6 +278,30 @@ def test_a_file_gives_settings(tmp_path: Path) -> None:
     )
 
 
+def test_a_file_gives_options_of_policy_algorithm_and_valuation(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        "[policy]\nname = 'glr-cucb+priority'\ndelta = 0.01\n"
+        "[algorithm]\nname = 'fedbuff+average'\nbuffer_size = 5\nrecency = 8\n"
+        "[valuation]\nloo = 'buffer'\n"
+    )
+    expected = Training(
+        policy="glr-cucb+priority",
+        policy_options={"delta": 0.01},
+        algorithm="fedbuff+average",
+        algorithm_options={"buffer_size": 5, "recency": 8},
+        valuation_options={"loo": "buffer"},
+    )
+    assert merge_layers({}, [read_file(tmp_path / "mine.toml")]) == expected
+    line = read_sets(
+        ["policy.delta=0.01", "algorithm.buffer_size=5", "algorithm.recency=8", "loo=buffer"]
+    )
+    line.put("", "scheduler", "glr-cucb+priority")
+    line.put("", "algorithm", "fedbuff+average")
+    assert merge_layers({}, [line]) == expected
+    with refused(ParameterError, "the command line gives 'algorithm.mixing' twice"):
+        read_sets(["mixing=0.1", "algorithm.mixing=0.2"])
+
+
 def test_the_command_line_wins_over_the_file(shell: Shell) -> None:
     Path("mine.toml").write_text(
         'rounds = 7\nclients = 2\nmodel = "mlp"\n[channels]\nname = "stationary"\n'
@@ -285,21 +309,24 @@ def test_the_command_line_wins_over_the_file(shell: Shell) -> None:
     )
     ask = ["--config", "mine.toml", "--rounds", 2, "--scheduler", "random"]
     config = answer(shell, *ask, "--set", "channels.n_channels=4")["config"]
+    same = [*ask[:-2], "--policy", "random", "--set", "channels.n_channels=4"]
+    assert answer(shell, *same)["config"] == config
     assert (config["rounds"], config["clients"], config["model"]) == (2, 2, "mlp")
     assert config["channels"] == "stationary"
     assert config["channel_options"] == {"n_channels": 4, "mean_low": 0.5}
-    assert config["scheduler"] == "random"
+    assert config["policy"] == "random"
     assert config["policy_options"] == {}  # delta was another scheduler's
 
 
 def given(source: str, **fields: Any) -> Layer:
     layer = Layer(source)
-    layer.fields |= fields
+    for name, value in fields.items():
+        layer.put("", name, value)
     return layer
 
 
 def test_settings_without_effect_are_refused_from_a_file_and_the_command_line() -> None:
-    message = "mixing belongs to algorithm 'fedasync', not to 'async', got 0.1"
+    message = "mixing belongs to algorithm 'fedasync', not to 'renorm', got 0.1"
     for layers in (
         [given("a file", mixing=0.1)],
         [given("a file"), given("the command line", mixing=0.1)],
@@ -309,20 +336,31 @@ def test_settings_without_effect_are_refused_from_a_file_and_the_command_line() 
         with refused(ParameterError, message):
             merge_layers({}, layers)
     file = given("a file", mixing=0.1)
-    assert merge_layers({}, [file, given("the line", algorithm="fedasync")]).mixing == 0.1
+    assert merge_layers({}, [file, given("the line", algorithm="fedasync")]) == Training(
+        algorithm="fedasync", algorithm_options={"mixing": 0.1}
+    )
 
 
 def test_settings_stay_behind_with_what_used_them() -> None:
     file = given("a file", algorithm="fedasync", mixing=0.1)
-    assert merge_layers({}, [file]).mixing == 0.1
-    left = merge_layers({}, [file, given("the line", algorithm="async")])
-    assert (left.algorithm, left.mixing) == ("async", 0.6)
+    assert merge_layers({}, [file]).algorithm_options == {"mixing": 0.1}
+    for algorithm in ("async", "renorm"):
+        left = merge_layers({}, [file, given("the line", algorithm=algorithm)])
+        assert (left.algorithm, left.algorithm_options) == ("renorm", {})
     file = given("a file", matching="priority", loo="buffer")
-    assert merge_layers({}, [file, given("the line", matching="age")]).loo == "global_minus"
+    assert merge_layers({}, [file]).valuation_options == {"loo": "buffer"}
+    assert merge_layers({}, [file, given("the line", matching="age")]).valuation_options == {}
     saved = Training(algorithm="fedbuff", buffer_size=3, staleness="constant").model_dump()
-    assert merge_layers(saved, []).buffer_size == 3
-    other = merge_layers(saved, [given("the line", algorithm="async")])
-    assert (other.buffer_size, other.staleness) == (10, "polynomial")
+    assert merge_layers(saved, []).algorithm_options == {"buffer_size": 3, "staleness": "constant"}
+    other = merge_layers(saved, [given("the line", algorithm="fedasync")])
+    assert other.algorithm_options == {"staleness": "constant"}
+    assert merge_layers(saved, [given("the line", algorithm="async")]) == Training()
+    file = given("a file", local_rounds=3, served="average")
+    assert merge_layers({}, [file]).algorithm == "renorm+eager+average"
+    other = merge_layers({}, [file, given("the line", algorithm="fedavg")])
+    assert (other.algorithm, other.algorithm_options) == ("fedavg+average", {})
+    saved = Training(algorithm="fixed+average").model_dump()
+    assert merge_layers(saved, [given("the line", served="last")]).algorithm == "fixed"
 
 
 def test_options_of_a_matching_stay_with_the_matching() -> None:
@@ -336,11 +374,13 @@ def test_options_of_a_matching_stay_with_the_matching() -> None:
     other = merge_layers(saved, [given("the line", matching="age")])
     assert (other.matching, other.policy_options) == ("age", {"delta": 0.01})
     other = merge_layers(saved, [given("the line", scheduler="cucb")])
-    assert (other.scheduler, other.policy_options) == ("cucb", {"beta": 0.5})
+    assert (other.policy, other.policy_options) == ("cucb", {"beta": 0.5})
     token = Training(scheduler="glr-cucb+priority", policy_options=options).model_dump()
     other = merge_layers(token, [given("the line", scheduler="cucb")])
-    assert (other.scheduler, other.policy_options) == ("cucb", {})
-    with refused(ParameterError, "the command line gives 'beta' twice, for matching and for sch"):
+    assert (other.policy, other.policy_options) == ("cucb", {})
+    with refused(
+        ParameterError, "the command line gives 'beta' twice, for matching and for policy"
+    ):
         merge_layers(saved, [read_sets(["matching.beta=.9", "scheduler.beta=.8"])])
 
 
@@ -349,18 +389,19 @@ def test_a_result_with_a_setting_that_had_no_effect_is_repeated_without(shell: S
     ask = {"model": "mlp", "clients": 3, "rounds": 3, "device": "cpu"}
     with start_run(Training.as_stored({**ask, "mixing": 0.1}), "run") as run:
         list(run)
-    assert read_settings(load_training("run/result.nc")).mixing == 0.1
+    stored = read_settings(load_training("run/result.nc"))
+    assert stored.algorithm_options == {"mixing": 0.1}
     done = shell("train", "--like", "run/result.nc", "--format", "json", "--quiet")
     assert done.code == 0
     assert done.err == (
-        "note: left out: mixing belongs to algorithm 'fedasync', not to 'async', got 0.1\n"
+        "note: left out: mixing belongs to algorithm 'fedasync', not to 'renorm', got 0.1\n"
     )
-    assert json.loads(done.out)["config"]["mixing"] == 0.6
+    assert json.loads(done.out)["config"]["algorithm_options"] == {}
     assert json.loads(done.out)["final_loss"] == run.records[-1].loss
     Path("run/result.nc").unlink()
     done = shell("train", "--resume", "run", "--format", "json")  # goes on as it began
     assert (done.code, done.err) == (0, "")
-    assert json.loads(done.out)["config"]["mixing"] == 0.1
+    assert json.loads(done.out)["config"]["algorithm_options"] == {"mixing": 0.1}
 
 
 def test_options_go_where_they_belong() -> None:
@@ -427,7 +468,10 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ("--dataset digits --data-dir x", "Digits has no parameter 'data_dir'; "),
         ("--model mpl", "unknown model 'mpl'; did you mean 'mlp'?"),
         ("--device gpu", "device must be 'auto', 'cpu' or a GPU like 'cuda', got 'gpu': "),
-        ("--algorithm fedprox", "algorithm must be one of 'async', 'fedasync', "),
+        ("--algorithm fedprox", "unknown algorithm 'fedprox'; "),
+        ("--algorithm fedavg+fedbuff", "'fedavg+fedbuff' names two rules, 'fedavg' and 'fedbuff'"),
+        ("--set algorithm.mixing=.1", "mixing belongs to algorithm 'fedasync', not to 'renorm'"),
+        ("--set algorithm.mixin=.1", "no algorithm has an option 'mixin'; did you mean 'mixing'?"),
         ("--channels stationary --set channels.means=[0.5]", "clients must be at most the number"),
         ("--config nothing.toml", "cannot read nothing.toml: No such file or directory"),
         ("--like file", "file is damaged or not a result"),

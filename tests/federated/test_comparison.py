@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 from freshband import simulate
-from freshband.errors import FileError, ParameterError
+from freshband.errors import FileError, ParameterError, UnknownNameError
 from freshband.federated import comparison
 from freshband.federated.comparison import (
     compare,
@@ -102,28 +102,66 @@ def test_runs_in_step_compute_what_they_would_alone(
 
 
 def test_settings_of_a_policy() -> None:
-    base = Training(scheduler="m-exp3", matching="rotate", policy_options={"gamma": 0.1}, seed=9)
+    base = Training(policy="m-exp3", matching="rotate", policy_options={"gamma": 0.1}, seed=9)
     plain = settings_of(base, " random ")
-    assert (plain.scheduler, plain.matching, plain.policy_options) == ("random", None, {})
-    assert (plain.algorithm, plain.seed, plain.run) == ("async", 9, 0)
+    assert (plain.policy, plain.matching, plain.policy_options) == ("random", None, {})
+    assert (plain.algorithm, plain.seed, plain.run) == ("renorm", 9, 0)
     assert settings_of(base, "random@fedbuff", run=4).algorithm == "fedbuff"
-    fixed = settings_of(base, "random@fixed")
-    assert (fixed.algorithm, fixed.aggregation, fixed.served) == ("async", "fixed", "last")
-    mean = settings_of(base, "random+age@average")
-    assert (mean.aggregation, mean.served, mean.scheduler) == ("renorm", "average", "random+age")
-    for text, algorithm, aggregation in (
-        ("random@fixed+average", "async", "fixed"),
-        ("random@average+fedavg", "fedavg", "renorm"),
+    for text, algorithm in (
+        ("random@fixed", "fixed"),
+        ("random@async", "renorm"),
+        ("random+age@average", "renorm+average"),
+        ("random@fixed+average", "fixed+average"),
+        ("random@average+fedavg", "fedavg+average"),
+        ("random@eager+average", "renorm+eager+average"),
     ):
-        both = settings_of(base, text)
-        assert (both.algorithm, both.aggregation) == (algorithm, aggregation)
-        assert both.served == "average"
-    eager = settings_of(base, "random@eager+average")
-    assert (eager.local_rounds, eager.served, eager.aggregation) == (4, "average", "renorm")
+        found = settings_of(base, text)
+        assert (found.algorithm, found.algorithm_options) == (algorithm, {})
+        assert found.policy == text.partition("@")[0]
     with pytest.raises(ParameterError, match="'fedav'"):
         settings_of(base, "random@fixed+fedav")
     ready = parse_policy("glr-cucb+priority", {"delta": 0.01, "beta": 0.5})
-    assert settings_of(base, ready).policy() == ready
+    assert settings_of(base, ready).build_policy() == ready
+
+
+@pytest.mark.parametrize(
+    ("settings", "text", "algorithm", "options"),
+    [
+        ({"algorithm": "fixed"}, "random@async", "fixed", {}),
+        ({"algorithm": "fixed"}, "random@fedavg", "fedavg", {"weighting": "fixed"}),
+        ({"algorithm": "fixed"}, "random@average", "fixed+average", {}),
+        (
+            {"algorithm": "fedavg", "algorithm_options": {"weighting": "fixed"}},
+            "random@async",
+            "fixed",
+            {},
+        ),
+        ({"algorithm": "fixed+average"}, "random@fedbuff", "fedbuff+average", {}),
+        (
+            {"algorithm": "renorm+eager", "algorithm_options": {"local_rounds": 3}},
+            "random@fixed",
+            "fixed+eager",
+            {"local_rounds": 3},
+        ),
+        (
+            {"algorithm": "renorm+eager", "algorithm_options": {"local_rounds": 3}},
+            "random@eager",
+            "renorm+eager",
+            {},
+        ),
+        (
+            {"algorithm": "renorm+eager", "algorithm_options": {"local_rounds": 3}},
+            "random@fedavg",
+            "fedavg",
+            {},
+        ),
+    ],
+)
+def test_a_policy_changes_the_algorithm_of_the_settings(
+    settings: dict[str, Any], text: str, algorithm: str, options: dict[str, Any]
+) -> None:
+    found = settings_of(Training(**settings), text)
+    assert (found.algorithm, found.algorithm_options) == (algorithm, options)
 
 
 # ---------------------------------------------------------------------------------------- summary
@@ -154,25 +192,27 @@ def test_differences_are_paired(result: xr.Dataset) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("random@fedavg+fedbuff", "names two algorithms, 'fedavg' and 'fedbuff'"),
-        ("random@fixed+renorm", "names two aggregations, 'fixed' and 'renorm'"),
-        ("random@fedbuff+fixed", "names two algorithms, 'fedbuff' and 'async' with 'fixed'"),
-        ("random@fixed+average+fedavg", "names two algorithms, 'fedavg' and 'async' with 'fixed'"),
+        ("random@fedavg+fedbuff", "names two rules, 'fedavg' and 'fedbuff': an algorithm is one"),
+        ("random@fixed+renorm", "names two rules, 'fixed' and 'renorm'"),
+        ("random@fedbuff+async", "names two rules, 'renorm' and 'fedbuff'"),
+        ("random@fixed+average+fedavg", "names two rules, 'fixed' and 'fedavg'"),
         ("random@average+average", "names 'average' twice"),
         ("random@eager+fixed+eager", "names 'eager' twice"),
         ("random@fedavg+fedavg", "names 'fedavg' twice"),
     ],
 )
 def test_a_rule_names_one_of_a_kind(text: str, message: str) -> None:
-    with refused(ParameterError, f"policy '{re.escape(text)}' {message}"):
+    with refused(ParameterError, f"policy '{re.escape(text)}': .*{message}"):
         settings_of(Training(), text)
 
 
 def test_a_rule_that_has_no_use_for_a_token_says_so() -> None:
-    with refused(ParameterError, "local_rounds belongs to algorithm .* not to 'fedavg', got 4"):
+    with refused(
+        ParameterError, "eager belongs to a rule whose clients send again .*, got local_rounds 4"
+    ):
         settings_of(Training(), "random@fedavg+eager")
     both = settings_of(Training(), "random@async+fixed")
-    assert (both.algorithm, both.aggregation) == ("async", "fixed")
+    assert both.algorithm == "fixed"
 
 
 def test_policies_take_of_the_settings_what_their_rule_has() -> None:
@@ -180,10 +220,10 @@ def test_policies_take_of_the_settings_what_their_rule_has() -> None:
     found = {
         rule: settings_of(shared, f"random@{rule}") for rule in ("fedasync", "fedbuff", "async")
     }
-    assert [found["fedasync"].mixing, found["fedbuff"].buffer_size] == [0.3, 5]
-    assert found["async"].aggregation == "fixed"
-    assert (found["async"].mixing, found["async"].buffer_size) == (0.6, 10)
-    assert (found["fedbuff"].mixing, found["fedbuff"].aggregation) == (0.6, "renorm")
+    assert found["async"].algorithm == "fixed"
+    assert found["async"].algorithm_options == {}
+    assert found["fedasync"].algorithm_options == {"mixing": 0.3}
+    assert found["fedbuff"].algorithm_options == {"buffer_size": 5}
 
 
 def test_settings_that_no_policy_uses_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +232,7 @@ def test_settings_that_no_policy_uses_are_refused(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(comparison, "train_together", never)
     shared = Training(**{**SETTINGS.model_dump(), "aggregation": "fixed"})
-    message = "aggregation belongs to .*, got 'fixed': no policy compared uses it"
+    message = "algorithm 'fixed' is replaced by that of every policy: no policy compared uses it"
     with refused(ParameterError, message):
         compare(shared, "random@fedbuff,random@fedasync", progress=False)
     with pytest.raises(AssertionError, match="training began"):
@@ -211,18 +251,18 @@ def test_a_comparison_with_settings_that_no_policy_used_can_be_repeated(
     notes: list[str] = []
     saved = read_comparison(old, notes=notes)
     assert notes == [
-        "left out: mixing belongs to algorithm 'fedasync', not to 'async', got 0.1: no policy "
+        "left out: mixing belongs to algorithm 'fedasync', not to 'renorm', got 0.1: no policy "
         "compared uses it",
-        "left out: buffer_size belongs to algorithm 'fedbuff', not to 'async', got 3: no policy "
+        "left out: buffer_size belongs to algorithm 'fedbuff', not to 'renorm', got 3: no policy "
         "compared uses it",
     ]
     assert saved == read_comparison(result)
     config["policies"].append("cucb@fedbuff")
     used = read_comparison(result.assign_attrs(config=json.dumps(config)))["settings"]
-    assert (used.mixing, used.buffer_size) == (0.6, 3)
+    assert used.algorithm_options == {"buffer_size": 3}
     config["policies"].append("not-known-here")  # without its import a summary is still made
     summary = summarise_comparison(result.assign_attrs(config=json.dumps(config)))
-    assert summary["config"]["mixing"] == 0.1
+    assert summary["config"]["algorithm_options"]["mixing"] == 0.1
 
 
 # ------------------------------------------------------------------------------------------ files
@@ -258,7 +298,7 @@ def test_other_things_are_refused(result: xr.Dataset, tmp_path: Path) -> None:
         ({"policies": "random,random"}, "policies must differ, got 'random' twic"),
         ({"policies": 3}, "policies must be a list of policies, got 3"),
         ({"policies": "rndom"}, "unknown scheduler 'rndom'; did you mean"),
-        ({"policies": "random@fedprox"}, "algorithm must be one of 'async', "),
+        ({"policies": "random@fedprox+average"}, "unknown algorithm 'fedprox'; known: average, "),
         ({"policies": "oracle"}, "scheduler must learn from acknowledgements"),
         ({"runs": 0}, "runs must be a whole number >= 1, got 0"),
         (
@@ -277,7 +317,8 @@ def test_bad_input(
         raise AssertionError("training began")
 
     monkeypatch.setattr(comparison, "train_together", never)
-    with refused(ParameterError, message):
+    kind = UnknownNameError if message.startswith("unknown algorithm") else ParameterError
+    with refused(kind, message):
         compare(SETTINGS, **{"policies": "random", "progress": False, **asked})
 
 

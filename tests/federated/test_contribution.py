@@ -6,16 +6,31 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from freshband.errors import ParameterError
 from freshband.federated.contribution import (
+    ValuationOptions,
     cosine_distance,
     leave_one_out,
-    paper_contributions,
     shapley_values,
 )
+from freshband.federated.state import Pending
+from freshband.federated.valuation import Valuation
+
+
+def contributions(
+    gradients: Any, errors: list[float], weights: list[float], heard: list[bool], **options: Any
+) -> Any:
+    """What the server makes of the updates and errors that were heard."""
+    rows = torch.tensor(gradients, dtype=torch.float64)
+    valuation = Valuation(len(rows), 1.0, options=ValuationOptions(**options))
+    valuation.open(rows[0], keeps_models=False)
+    sent = {m: Pending(rows[m], 0, error=errors[m]) for m in range(len(rows)) if heard[m]}
+    valuation.take(1, sent, np.array(weights))
+    return valuation.contributions
 
 
 def federation(m: int, p: int, seed: int) -> tuple[Any, Any]:
@@ -60,7 +75,7 @@ def test_one_client_alone() -> None:
 def test_contributions_by_hand() -> None:
     # the odd one out is at right angles to the rest; the others see (1, 1) / 2
     gradients = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    found = paper_contributions(gradients, [0.2, 0.4, 0.6], [1 / 3] * 3)
+    found = contributions(gradients, [0.2, 0.4, 0.6], [1 / 3] * 3, [True] * 3)
     near = 1 - 2**-0.5
     assert found == pytest.approx([0.2 * near, 0.4 * near, 0.6])
 
@@ -68,18 +83,14 @@ def test_contributions_by_hand() -> None:
 @pytest.mark.parametrize(("rule", "filled"), [("mean", 0.3), ("max", 0.4), ("zero", 0.0)])
 def test_a_client_never_heard(rule: Any, filled: float) -> None:
     gradients = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
-    found = paper_contributions(
-        gradients,
-        [0.2, 0.4, 1.0],
-        [0.5, 0.5, 0.0],
-        received=[True, True, False],
-        cold_start=rule,
+    found = contributions(
+        gradients, [0.2, 0.4, 1.0], [0.5, 0.5, 0.0], [True, True, False], cold_start=rule
     )
     assert found == pytest.approx([0.2, 0.4, filled])
 
 
 def test_nobody_heard_yet_is_equal() -> None:
-    found = paper_contributions(np.zeros((3, 2)), [0, 0, 0], [1 / 3] * 3, received=[False] * 3)
+    found = contributions(np.zeros((3, 2)), [0, 0, 0], [1 / 3] * 3, [False] * 3)
     assert found.tolist() == [1, 1, 1]
 
 
@@ -109,7 +120,7 @@ def test_shapley_of_a_glove_market() -> None:
     [
         lambda: leave_one_out(np.zeros(3), np.zeros((2, 2)), [0.5, 0.5]),
         lambda: leave_one_out(np.zeros(2), np.zeros((2, 2)), [0.5, 0.5], "minus"),  # type: ignore[arg-type]
-        lambda: paper_contributions(np.zeros((2, 2)), [0.5, 1.5], [0.5, 0.5]),
+        lambda: ValuationOptions(cold_start="min"),  # type: ignore[arg-type]
         lambda: shapley_values(lambda c: 0.0, 17),
     ],
 )

@@ -26,7 +26,7 @@ def test_a_replay_of_the_outcomes_gives_the_record(kind: str) -> None:
     )
     size, valued = 8 * len(model), settings.contribution_rule is not None
     coordinator = Coordinator(
-        settings.policy(), 4, 6, settings.seed, run=settings.run, horizon=settings.rounds
+        settings.build_policy(), 4, 6, settings.seed, run=settings.run, horizon=settings.rounds
     )
     air = open_air(settings.build_channels(), settings.rounds, settings.seed, settings.run)
     ages = ages_of(np.array([record.delivered for record in records]))

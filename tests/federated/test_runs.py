@@ -378,10 +378,10 @@ def test_settings_that_came_later_have_their_defaults(tmp_path: Path) -> None:
     start_run(tiny(), tmp_path / "a")
     described = tmp_path / "a" / "run.json"
     body = json.loads(described.read_text())
-    del body["settings"]["served"]
+    del body["settings"]["algorithm_options"]
     described.write_text(json.dumps(body))
     found = load_checkpoint(tmp_path / "a" / "checkpoints")
-    del found.facts["federation"]["settings"]["served"]
+    del found.facts["federation"]["settings"]["algorithm_options"]
     save_checkpoint(tmp_path / "a" / "checkpoints", found.round, found.tensors, found.facts)
     assert resume_run(tmp_path / "a").federation.settings == tiny()
 

@@ -25,17 +25,25 @@ from tests.simulation.refusing import refused
         ({"client_lr": 0}, "client_lr must be .*> 0, got 0"),
         ({"client_lr": float("inf")}, "client_lr must be .*got inf"),
         ({"server_lr": float("nan")}, "server_lr must be .*got nan"),
+        ({"algorithm_options": {"server_lr": True}}, "server_lr must be .*got True"),
+        ({"algorithm_options": [1]}, "algorithm_options must be"),
         ({"val_fraction": 1}, r"val_fraction must be .* in \[0, 1\), got 1"),
-        ({"mixing": 0}, r"mixing must be .* in \(0, 1\], got 0"),
-        ({"mixing": 1.5}, r"mixing must be .* in \(0, 1\], got 1.5"),
-        ({"staleness_b": -1}, "staleness_b must be .*>= 0, got -1"),
-        ({"buffer_size": 0}, "buffer_size must be .*>= 1"),
+        ({"algorithm": "fedasync", "mixing": 0}, r"mixing must be .* in \(0, 1\], got 0"),
+        ({"algorithm": "fedasync", "mixing": 1.5}, r"mixing must be .* in \(0, 1\], got 1.5"),
+        ({"algorithm": "fedbuff", "staleness_b": -1}, "staleness_b must be .*>= 0, got -1"),
+        ({"algorithm": "fedbuff", "buffer_size": 0}, "buffer_size must be .*>= 1"),
+        ({"algorithm": "average", "algorithm_options": {"recency": -1}}, "recency must be .*>= 0"),
+        ({"local_rounds": 0}, "local_rounds must be .*>= 1, got 0"),
+        ({"served": "mean"}, "served must be 'last' or 'average', got 'mean'"),
         ({"clip_norm": 0}, "clip_norm must be .*> 0"),
         ({"error_samples": 0}, "error_samples must be .*>= 1"),
         ({"eval_every": 0}, "eval_every must be .*>= 1"),
         ({"workers": 0}, "workers must be .*>= 1"),
-        ({"algorithm": "fedprox"}, "algorithm must be .*'async'.*got 'fedprox'"),
-        ({"aggregation": "sum"}, "aggregation must be .*'renorm'.*got 'sum'"),
+        ({"algorithm": "fedprox"}, "unknown algorithm 'fedprox'; "),
+        ({"algorithm": 3}, "algorithm must be text like 'fedbuff\\+average', got 3"),
+        ({"algorithm": "fedavg+fedbuff"}, "names two rules, 'fedavg' and 'fedbuff': an algorithm "),
+        ({"algorithm": "fixed+eager+eager"}, "names 'eager' twice"),
+        ({"aggregation": "sum"}, "aggregation must be .*renorm.*got 'sum'"),
         ({"weights": "samples"}, "weights must be .*'size'.*got 'samples'"),
         ({"contribution": "shapley"}, "contribution must be .*got 'shapley'"),
         ({"loo": "minus"}, "loo must be .*'buffer'.*got 'minus'"),
@@ -52,7 +60,10 @@ def test_out_of_range(options: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"schedulr": "random"}, "did you mean 'scheduler'"),
+        ({"polic": "random"}, "did you mean 'policy'"),
+        ({"algorithm": "fedbuf"}, "did you mean 'fedbuff'"),
+        ({"algorithm_options": {"mixin": 0.1}}, "no algorithm has an option 'mixin'; did you mean"),
+        ({"valuation_options": {"lo": "buffer"}}, "did you mean 'loo'"),
         ({"scheduler": "glr-cubc"}, "did you mean 'glr-cucb'"),
         ({"matching": "priorty"}, "did you mean 'priority'"),
         ({"channels": "stationry"}, "did you mean 'stationary'"),
@@ -107,8 +118,8 @@ def test_contributions_are_computed_where_somebody_asks(
 
 def test_the_policy_is_put_together() -> None:
     chosen = Training(scheduler="glr-cucb", matching="priority", policy_options={"beta": 0.25})
-    assert chosen.policy().name == "glr-cucb+priority"
-    assert chosen.policy().matching.beta == 0.25
+    assert chosen.build_policy().name == "glr-cucb+priority"
+    assert chosen.build_policy().matching.beta == 0.25
     with pytest.raises(ParameterError, match="two matchings"):
         Training(scheduler="cucb+age", matching="priority")
     with pytest.raises(ParameterError, match="beta"):
@@ -131,7 +142,7 @@ def test_settings_survive_a_file() -> None:
     )  # fmt: skip
     read = Training(**json.loads(json.dumps(chosen.model_dump(mode="json"))))
     assert read.model_dump(mode="json") == chosen.model_dump(mode="json")
-    assert read.policy().name == chosen.policy().name
+    assert read.build_policy().name == chosen.build_policy().name
     assert read.build_channels() == chosen.build_channels()
     with pytest.raises(Exception, match="frozen"):
         chosen.clients = 4  # type: ignore[misc]
@@ -140,12 +151,37 @@ def test_settings_survive_a_file() -> None:
 # --------------------------------------------------------------------- settings that have no effect
 
 UNUSED: list[tuple[dict[str, Any], str, str]] = [
-    ({"mixing": 0.1}, "mixing", "algorithm 'fedasync', not to 'async', got 0.1"),
-    ({"buffer_size": 3}, "buffer_size", "algorithm 'fedbuff', not to 'async', got 3"),
+    ({"mixing": 0.1}, "mixing", "algorithm 'fedasync', not to 'renorm', got 0.1"),
+    ({"buffer_size": 3}, "buffer_size", "algorithm 'fedbuff', not to 'renorm', got 3"),
+    (
+        {"algorithm_options": {"buffer_size": 3}},
+        "buffer_size",
+        "algorithm 'fedbuff', not to 'renorm', got 3",
+    ),
     ({"buffer_size": 3, "algorithm": "fedasync"}, "buffer_size", "'fedbuff', not to 'fedasync'"),
     ({"mixing": 0.1, "algorithm": "fedbuff"}, "mixing", "'fedasync', not to 'fedbuff', got 0.1"),
-    ({"staleness": "hinge"}, "staleness", "algorithm 'fedasync' or 'fedbuff', not to 'async'"),
-    ({"staleness_a": 1}, "staleness_a", "algorithm 'fedasync' or 'fedbuff', not to 'async'"),
+    (
+        {"algorithm": "fixed+average", "algorithm_options": {"mixing": 0.1}},
+        "mixing",
+        r"algorithm 'fedasync', not to 'fixed\+average', got 0.1",
+    ),
+    (
+        {"algorithm_options": {"recency": 3}},
+        "recency",
+        "algorithm 'average', not to 'renorm', got 3",
+    ),
+    (
+        {"algorithm_options": {"local_rounds": 3}},
+        "local_rounds",
+        "algorithm 'eager', not to 'renorm', got 3",
+    ),
+    (
+        {"algorithm_options": {"weighting": "fixed"}},
+        "weighting",
+        "algorithm 'fedavg', not to 'renorm', got 'fixed'",
+    ),
+    ({"staleness": "hinge"}, "staleness", "algorithm 'fedasync' or 'fedbuff', not to 'renorm'"),
+    ({"staleness_a": 1}, "staleness_a", "algorithm 'fedasync' or 'fedbuff', not to 'renorm'"),
     ({"staleness_b": 1, "algorithm": "fedavg"}, "staleness_b", "or 'fedbuff', not to 'fedavg'"),
     (
         {"staleness_a": 1, "staleness": "constant", "algorithm": "fedasync"},
@@ -153,39 +189,44 @@ UNUSED: list[tuple[dict[str, Any], str, str]] = [
         "staleness 'polynomial' or 'hinge', not to 'constant', got 1.0",
     ),
     (
-        {"staleness_b": 1, "algorithm": "fedbuff"},
+        {"staleness_b": 1, "algorithm": "fedbuff+average"},
         "staleness_b",
         "staleness 'hinge', not to 'polynomial', got 1.0",
     ),
     (
         {"aggregation": "fixed", "algorithm": "fedbuff"},
-        "aggregation",
-        "algorithm 'async' or 'fedavg', not to 'fedbuff', got 'fixed'",
+        "weighting",
+        "algorithm 'fedavg', not to 'fedbuff', got 'fixed'",
     ),
     (
         {"server_lr": 2, "algorithm": "fedasync"},
         "server_lr",
-        "algorithm 'async', 'fedavg' or 'fedbuff', not to 'fedasync', got 2.0",
+        "algorithm 'fedavg', 'fedbuff', 'fixed', .* or 'uniform', not to 'fedasync', got 2",
     ),
     (
         {"local_rounds": 3, "algorithm": "fedavg"},
-        "local_rounds",
-        "algorithm 'async', 'fedasync' or 'fedbuff', not to 'fedavg', got 3",
+        "eager",
+        "a rule whose clients send again what was lost, .*, got local_rounds 3",
     ),
     (
         {"weights": "size", "algorithm": "fedasync"},
         "weights",
-        "algorithm 'async' or 'fedavg', not to 'fedasync', got 'size'",
+        "an algorithm that weighs updates, not to 'fedasync', got 'size'",
     ),
     ({"weights": "contribution", "algorithm": "fedbuff"}, "weights", "not to 'fedbuff', got "),
+    ({"weights": "size", "aggregation": "uniform"}, "weights", "not to 'uniform', got 'size'"),
     (
-        {"weights": "size", "aggregation": "uniform"},
+        {"weights": "size", "algorithm": "fedavg", "algorithm_options": {"weighting": "uniform"}},
         "weights",
-        "an aggregation that weighs updates, not to 'uniform', got 'size'",
+        "not to 'fedavg', got 'size'",
     ),
     ({"loo": "literal"}, "loo", "contributions, which matching 'priority', weights or contribu"),
     ({"cold_start": "max"}, "cold_start", "contributions, which matching 'priority', weights or"),
-    ({"error_samples": 9}, "error_samples", "contributions, which matching 'priority', weights"),
+    (
+        {"valuation_options": {"error_samples": 9}},
+        "error_samples",
+        "contributions, which matching 'priority', weights",
+    ),
 ]
 
 
@@ -197,7 +238,7 @@ def test_a_setting_without_effect_names_where_it_belongs(
         Training(**options)
     stored = Training.as_stored(options)  # as files of earlier versions may hold it
     assert list(stored.unused()) == [name]
-    assert getattr(stored, name) == options[name]
+    assert Training(**stored.without([name])).unused() == {}
 
 
 @pytest.mark.parametrize(
@@ -223,17 +264,60 @@ def test_a_setting_with_effect_is_taken(options: dict[str, Any]) -> None:
     assert Training(**chosen.model_dump()) == chosen  # defaults that are written out are none's
 
 
-@pytest.mark.parametrize("algorithm", ["async", "fedasync", "fedbuff", "fedavg"])
-def test_defaults_may_be_written_out(algorithm: Any) -> None:
-    everything = {**Training().model_dump(), "algorithm": algorithm}
-    assert Training(**everything).algorithm == algorithm
+FLAT = {  # the settings of a run as the first version wrote them, where nobody chose anything
+    "scheduler": "glr-cucb", "local_rounds": 1, "server_lr": 1.0, "algorithm": "async",
+    "aggregation": "renorm", "served": "last", "mixing": 0.6, "staleness": "polynomial",
+    "staleness_a": 0.5, "staleness_b": 4.0, "buffer_size": 10, "loo": "global_minus",
+    "cold_start": "mean", "error_samples": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "algorithm", "options"),
+    [
+        ({}, "renorm", {}),
+        ({"aggregation": "fixed"}, "fixed", {}),
+        ({"algorithm": "fedasync", "mixing": 0.1}, "fedasync", {"mixing": 0.1}),
+        ({"algorithm": "fedbuff", "server_lr": 2}, "fedbuff", {"server_lr": 2.0}),
+        ({"algorithm": "fedavg", "aggregation": "fixed"}, "fedavg", {"weighting": "fixed"}),
+        ({"local_rounds": 3}, "renorm+eager", {"local_rounds": 3}),
+        ({"served": "average"}, "renorm+average", {}),
+        (
+            {"algorithm": "fedbuff", "local_rounds": 2, "served": "average"},
+            "fedbuff+eager+average",
+            {"local_rounds": 2},
+        ),
+    ],
+)
+def test_the_old_spelling_is_read(
+    changed: dict[str, Any], algorithm: str, options: dict[str, Any]
+) -> None:
+    found = Training(**{**FLAT, **changed})
+    assert found == Training(algorithm=algorithm, algorithm_options=options)
+    assert Training.as_stored({**FLAT, **changed}) == found
+    assert json.loads(json.dumps(found.model_dump(mode="json")))["algorithm"] == algorithm
+
+
+def test_the_old_spelling_of_the_valuation_is_read() -> None:
+    old = {**FLAT, "loo": "buffer", "cold_start": "zero", "error_samples": 7}
+    options = {"loo": "buffer", "cold_start": "zero", "error_samples": 7}
+    found = Training(**old, contribution="paper")
+    assert found == Training(contribution="paper", valuation_options=options)
+    assert found.valuing.model_dump() == options
+
+
+def test_two_spellings_of_one_setting_are_refused() -> None:
+    with refused(ParameterError, "policy was called scheduler before: give one of them"):
+        Training(policy="random", scheduler="cucb")
+    with refused(ParameterError, "mixing is given twice, by itself and in algorithm_options"):
+        Training(algorithm="fedasync", mixing=0.1, algorithm_options={"mixing": 0.2})
 
 
 def test_what_is_stored_is_checked_otherwise() -> None:
     with refused(ParameterError, r"mixing must be a number in \(0, 1\], got 3"):
-        Training.as_stored({"mixing": 3})
-    with refused(UnknownNameError, "Training has no parameter 'mixin'; did you mean 'mixing'"):
-        Training.as_stored({"mixin": 0.3})
+        Training.as_stored({"algorithm": "fedasync", "mixing": 3})
+    with refused(UnknownNameError, "Training has no parameter 'dataste'; did you mean 'dataset'"):
+        Training.as_stored({"dataste": 0.3})
     with refused(ParameterError, "rounds must be a whole number >= 1, got True"):
         Training.as_stored({"rounds": True})
 

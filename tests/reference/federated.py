@@ -24,6 +24,22 @@ from freshband.federated.batches import Batches
 Weights = dict[str, torch.Tensor]  # a model, an update or a gradient, by name of parameter
 
 
+DEFAULTS = {
+    "server_lr": 1.0, "mixing": 0.6, "staleness": "polynomial", "staleness_a": 0.5,
+    "staleness_b": 4.0, "buffer_size": 10, "loo": "global_minus", "cold_start": "mean",
+    "error_samples": None,
+}  # fmt: skip
+
+
+def read_options(settings: Any) -> SimpleNamespace:
+    """The options of rule, wrappers and valuation, all in one."""
+    rule, *wrappers = settings.algorithm.split("+")
+    rounds = 4 if "eager" in wrappers else 1
+    weighting = "renorm" if rule == "fedavg" else None
+    given = {**settings.algorithm_options, **settings.valuation_options}
+    return SimpleNamespace(**{**DEFAULTS, "local_rounds": rounds, "weighting": weighting, **given})
+
+
 class Client:
     """What a client knows, and what the server knows of it."""
 
@@ -53,6 +69,8 @@ class SlowFederation:
         alter_update: Callable[[int, int, Weights], Weights | None] | None = None,
     ) -> None:
         s = self.settings = settings
+        self.rule, *_ = settings.algorithm.split("+")
+        self.options = read_options(settings)
         self.alter = alter_update
         self.data = dataset or load_dataset(s.dataset, seed=s.seed, run=s.run, **s.dataset_options)
         self.partition = partition or split_samples(
@@ -67,7 +85,7 @@ class SlowFederation:
         channels = channels or s.build_channels()
         self.air = open_air(channels, s.rounds, s.seed, s.run)
         self.coordinator = Coordinator(
-            s.policy(), s.clients, channels.n_channels, s.seed, run=s.run, horizon=s.rounds
+            s.build_policy(), s.clients, channels.n_channels, s.seed, run=s.run, horizon=s.rounds
         )
         self.batches = Batches(s.seed, s.run, s.local_steps, s.batch_size)
         self.versions = [weights_of(self.module)]  # every model the server ever had
@@ -91,11 +109,11 @@ class SlowFederation:
 
     def step(self) -> SimpleNamespace:
         s, self.t = self.settings, self.t + 1
-        training = set(range(s.clients)) if s.algorithm == "fedavg" else self.last
+        training = set(range(s.clients)) if self.rule == "fedavg" else self.last
         further = [
             m
             for m in sorted(set(range(s.clients)) - training)
-            if self.clients[m].worked < s.local_rounds
+            if self.clients[m].worked < self.options.local_rounds
         ]
         for m in sorted(training):
             self.receive(m)
@@ -180,7 +198,7 @@ class SlowFederation:
 
     def error_without(self, m: int) -> float:
         s, samples = self.settings, self.partition.val[m]
-        samples = samples[: s.error_samples or max(1, s.local_steps * s.batch_size // 2)]
+        samples = samples[: self.options.error_samples or max(1, s.local_steps * s.batch_size // 2)]
         module = copy.deepcopy(self.module)
         module.load_state_dict(self.model_without(m))
         with torch.no_grad():
@@ -192,7 +210,7 @@ class SlowFederation:
 
     def model_without(self, m: int) -> Weights:
         """Equation (42); a client never heard has no part in the model."""
-        own, zeta, form = self.clients[m].server_model, self.zeta[m], self.settings.loo
+        own, zeta, form = self.clients[m].server_model, self.zeta[m], self.options.loo
         if own is None or zeta == 1.0:
             return self.model
         if form == "global_minus":
@@ -227,50 +245,50 @@ class SlowFederation:
 
     def aggregate(self, delivered: list[int], late: dict[int, int]) -> dict[int, float]:
         """Make the server's next model; return what each update was multiplied with."""
-        s, model, steps = self.settings, self.model, {}
-        if s.algorithm == "fedbuff":
+        s, o, model, steps = self.settings, self.options, self.model, {}
+        if self.rule == "fedbuff":
             for m in delivered:
                 share = self.discount(late[m])
-                steps[m] = s.server_lr * s.client_lr * share / s.buffer_size
+                steps[m] = o.server_lr * s.client_lr * share / o.buffer_size
                 self.buffer.append((share, self.clients[m].update))
-                if len(self.buffer) == s.buffer_size:
+                if len(self.buffer) == o.buffer_size:
                     mean = {
-                        n: sum(share * update[n] for share, update in self.buffer) / s.buffer_size
+                        n: sum(share * update[n] for share, update in self.buffer) / o.buffer_size
                         for n in model
                     }
-                    model = {n: w - s.server_lr * s.client_lr * mean[n] for n, w in model.items()}
+                    model = {n: w - o.server_lr * s.client_lr * mean[n] for n, w in model.items()}
                     self.versions.append(model)
                     self.buffer = []
             return steps
         for m in delivered:
             client = self.clients[m]
-            if s.algorithm == "fedasync":
-                steps[m] = s.mixing * self.discount(late[m])
+            if self.rule == "fedasync":
+                steps[m] = o.mixing * self.discount(late[m])
                 model = {
                     n: (1 - steps[m]) * w + steps[m] * client.model[n] for n, w in model.items()
                 }
                 continue
             total, equal = sum(self.zeta[j] for j in delivered), 1 / len(delivered)
             steps[m] = (
-                s.server_lr
+                o.server_lr
                 * {
                     "renorm": s.client_lr * (self.zeta[m] / total if total else equal),
                     "mean_one": s.client_lr * s.clients * self.zeta[m] / len(delivered),
                     "uniform": s.client_lr / len(delivered),
                     "fixed": s.client_lr * self.zeta[m],
                     "literal": self.zeta[m] / len(delivered),
-                }[s.aggregation]
+                }[o.weighting or self.rule]
             )
             model = {n: w - steps[m] * client.update[n] for n, w in model.items()}
         self.versions.append(model)
         return steps
 
     def discount(self, late: int) -> float:
-        s = self.settings
-        if s.staleness == "polynomial":
-            return float((1 + late) ** -s.staleness_a)
-        if s.staleness == "hinge" and late > s.staleness_b:
-            return float(1 / (s.staleness_a * (late - s.staleness_b) + 1))
+        o = self.options
+        if o.staleness == "polynomial":
+            return float((1 + late) ** -o.staleness_a)
+        if o.staleness == "hinge" and late > o.staleness_b:
+            return float(1 / (o.staleness_a * (late - o.staleness_b) + 1))
         return 1.0
 
     def value(self, delivered: list[int]) -> None:
@@ -287,10 +305,10 @@ class SlowFederation:
             worth = {m: sum(each[m] for each in self.fedce_rounds) / self.t for m in heard}
         known = list(worth.values())
         if not known:
-            made_up = 0.0 if s.cold_start == "zero" else 1.0
+            made_up = 0.0 if self.options.cold_start == "zero" else 1.0
         else:
             made_up = {"mean": sum(known) / len(known), "max": max(known), "zero": 0.0}[
-                s.cold_start
+                self.options.cold_start
             ]
         self.contributions = [worth.get(m, made_up) for m in range(s.clients)]
         if s.weights == "contribution":
@@ -301,14 +319,14 @@ class SlowFederation:
         """Equation (34): one minus the cosine of m's gradient and that of all others."""
         own, zeta = self.clients[m].server_update, self.zeta[m]
         assert own is not None
-        if zeta == 1.0 and self.settings.loo != "literal":
+        if zeta == 1.0 and self.options.loo != "literal":
             return 0.0  # there is nobody else
         rest = {n: torch.zeros_like(value) for n, value in own.items()}
         for j, client in enumerate(self.clients):
             if client.server_update is not None and j != m:
                 for n in rest:
                     rest[n] = rest[n] + self.zeta[j] * client.server_update[n]
-        if self.settings.loo == "literal":
+        if self.options.loo == "literal":
             rest = {n: 1 - zeta * value for n, value in own.items()}
         lengths = math.sqrt(float(dot(own, own) * dot(rest, rest)))
         return 1 - float(dot(own, rest)) / lengths if lengths > 0 else 1.0

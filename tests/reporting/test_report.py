@@ -259,7 +259,7 @@ def test_only_detectors_can_miss_a_change_in_training(tmp_path: Path) -> None:
         assert f"{name} 2 no detector — — —" in text
     assert "glr-cucb 2 0 2 0 —" in text
     assert "noticed by" not in text  # the map's table has a column for the one detector only
-    blind = SETTINGS.model_copy(update={"scheduler": "random"})
+    blind = SETTINGS.model_copy(update={"policy": "random"})
     text = report_of(make_training(blind, alarm=-1), tmp_path).text
     assert "random+age 2 no detector — — —" in text
     assert "first round channels that change 2 " in text
@@ -319,7 +319,7 @@ def test_air_that_nobody_knows_here_is_told(tmp_path: Path) -> None:
 
 def test_policies_nobody_knows_here_are_shown(tmp_path: Path) -> None:
     training = make_training()
-    config = {**json.loads(training.attrs["config"]), "scheduler": "my-own"}
+    config = {**json.loads(training.attrs["config"]), "policy": "my-own"}
     document = report_of(training.assign_attrs(config=json.dumps(config)), tmp_path)
     assert "my-own+age" in document.text
 

@@ -1,4 +1,4 @@
-"""``freshband compare``: train with several policies on the same air and data."""
+"""``freshband compare``: train with several policies on the same channels and data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freshband.cli import options, panels
+from freshband.cli import options, panels, training
 from freshband.cli.settings import (
     AddressOption,
     Format,
@@ -20,7 +20,6 @@ from freshband.cli.settings import (
     given_options,
 )
 from freshband.cli.tables import print_policies, print_written
-from freshband.cli.training import merge_layers, need_extra, read_file, read_like, read_sets
 from freshband.errors import ParameterError
 from freshband.plugins import made_with
 
@@ -38,12 +37,11 @@ def compare(
     context: typer.Context,
     policies: Annotated[
         str,
-        typer.Option(
-            help="Comma-separated policies, each scheduler[:preset][+token...]\\[@rule], the rule "
-            "being what the server does with updates: async, fixed, fedasync, fedbuff, fedavg; "
-            "eager lets clients whose update was lost go on training, average hands out a mean of "
-            "recent models, as in random@fixed+average. The others are compared with the first.",
-            rich_help_panel=panels.AIR,
+        training.choice(
+            panels.AIR,
+            "Comma-separated policies, each scheduler[:preset][+token...]\\[@algorithm], the "
+            "algorithm being what the server does with updates, such as fedbuff or fixed+average; "
+            "see 'freshband list algorithms'. The others are compared with the first.",
         ),
     ] = "random,glr-cucb,glr-cucb+priority",
     dataset: options.Dataset = "digits",
@@ -61,47 +59,30 @@ def compare(
     seed: options.Seed = 0,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
+        training.choice(
+            panels.RUN,
+            "Any other setting, repeatable: client_lr=0.1; an option of a thing by its table "
+            "(channels, dataset, partition, model, algorithm, valuation), such as "
+            "partition.alpha=0.1; or of a policy, such as glr-cucb.delta=0.01.",
             "--set",
             metavar="[TABLE.]KEY=VALUE",
-            help="Any other setting, repeatable: client_lr=0.1; an option of a thing by its table "
-            "(channels, dataset, partition, model), such as partition.alpha=0.1; or of a policy, "
-            "such as glr-cucb.delta=0.01.",
-            rich_help_panel=panels.RUN,
         ),
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.toml",
-            help="Settings from a file, with the same names and tables, also policies and runs; "
-            "the command line wins.",
-            rich_help_panel=panels.RUN,
-        ),
-    ] = None,
-    like: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.nc",
-            help="Repeat the comparison saved in this file; files and the command line win.",
-            rich_help_panel=panels.RUN,
-        ),
-    ] = None,
+    config: training.Config = None,
+    like: training.Like = None,
     device: options.Device = "auto",
     data_dir: options.DataDir = None,
-    output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
+    output: training.Output = Format.table,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Save all rounds of all runs, with their settings, as NetCDF.",
-            rich_help_panel=panels.KEPT,
+        training.choice(
+            panels.KEPT, "Save all rounds of all runs, with their settings, as NetCDF."
         ),
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(
-            help="Draw regret, accuracy and fairness on one page (png, pdf, svg).",
-            rich_help_panel=panels.KEPT,
+        training.choice(
+            panels.KEPT, "Draw regret, accuracy and fairness on one page (png, pdf, svg)."
         ),
     ] = None,
     backend: WhereOption = Where.threads,
@@ -111,7 +92,7 @@ def compare(
     ] = 0.0,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
-    """Train with several policies on the same air and data, side by side.
+    """Train with several policies on the same channels and data, side by side.
 
     In every run the policies meet the same channels, their clients hold the same
     samples and models begin with the same weights: differences to the first
@@ -125,7 +106,7 @@ def compare(
 
       freshband compare --policies glr-cucb,glr-cucb@fedbuff --set client_lr=0.1
     """
-    need_extra()
+    training.need_extra()
     from freshband.federated.comparison import compare as train_all
     from freshband.federated.comparison import save_comparison, summarise_comparison
 
@@ -155,7 +136,7 @@ def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], d
     """
     from freshband.federated.rules import unused_by_all
 
-    layers = [] if params["config"] is None else [read_file(params["config"])]
+    layers = [] if params["config"] is None else [training.read_file(params["config"])]
     base: dict[str, Any] = {}
     options: dict[str, Any] = {}
     facts: dict[str, Any] = {}
@@ -163,11 +144,16 @@ def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], d
     if params["like"] is not None:
         from freshband.federated.comparison import load_comparison, read_comparison
 
-        saved, facts = read_like(params["like"], load_comparison, read_comparison)
+        saved, facts = training.read_like(params["like"], load_comparison, read_comparison)
+        if "own_algorithm" in facts:
+            raise ParameterError(
+                f"{params['like']} was made with {facts['own_algorithm']}, given as an object: "
+                "repeat it from Python, or register the rule and name it behind @"
+            )
         base, options = saved["settings"].model_dump(), saved["policy_options"]
         chosen = {name: saved[name] for name in chosen}
     for layer in layers:
-        for name in ("scheduler", "matching"):
+        for name in ("policy", "matching"):
             if name in layer.fields or name in layer.options:
                 raise ParameterError(f"{layer.source} names a {name}: compare takes policies")
         chosen |= {name: layer.fields.pop(name) for name in chosen if name in layer.fields}
@@ -175,19 +161,13 @@ def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], d
     names = chosen["policies"]
     names = names.split(",") if isinstance(names, str) else names
     names = [str(name).strip() for name in names] if isinstance(names, list) else []
-    layer = read_sets(params["settings"] or [], names)
-    layer.policies = "policies" in given
-    for name in _FIELDS:
-        if name in given:
-            layer.put("", name, params[name])
-    if params["data_dir"] is not None:
-        layer.put("dataset", "data_dir", str(params["data_dir"]))
+    layer = training.read_line(params, given, _FIELDS, names)
     own = {name: layer.options.pop(name) for name in names if name in layer.options}
     kept = {name: values for name, values in options.items() if name in names}
     together = {name: {**kept.get(name, {}), **own.get(name, {})} for name in own | kept}
     check_options(own, names, together)
     with made_with(params["like"], facts):
-        settings = merge_layers(
+        settings = training.merge_layers(
             base,
             [*layers, layer],
             lambda draft: unused_by_all(draft, dict(zip(names, names, strict=True)), together),

@@ -27,12 +27,12 @@ def list_things(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="schedulers, channels, matchings, datasets, models, partitions, experiments, the "
-            "name of one, such as glr-cucb, or training for all settings of a run."
+            help="schedulers, channels, matchings, algorithms, datasets, models, partitions, "
+            "experiments, the name of one, such as glr-cucb, or training for all settings of a run."
         ),
     ] = None,
 ) -> None:
-    """List schedulers, channel models and matchings, or explain one of them.
+    """List schedulers, channel models, matchings and server rules, or explain one of them.
 
     [bold]Examples[/bold]
 
@@ -45,10 +45,16 @@ def list_things(
       freshband list training
     """
     from freshband.channels.base import registry as channels
+    from freshband.federated.algorithms.base import registry as algorithms
     from freshband.matching.base import registry as matchings
     from freshband.schedulers.base import registry as schedulers
 
-    kinds: dict[str, Any] = {"schedulers": schedulers, "channels": channels, "matchings": matchings}
+    kinds: dict[str, Any] = {
+        "schedulers": schedulers,
+        "channels": channels,
+        "matchings": matchings,
+        "algorithms": algorithms,
+    }
     console = open_console()
     if name == "training":
         from freshband.federated.settings import Training

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from freshband.federated.records import RoundRecord
     from freshband.federated.settings import Training
 
@@ -39,9 +37,9 @@ def blocks(values: Any, low: float = 0.0, high: float = 1.0) -> str:
 
 
 class Watch:
-    """Shows rounds as they come: alive on a terminal, a line now and then elsewhere.
+    """Shows the rounds as they are played: live on a terminal, elsewhere a line every half minute.
 
-    Everything goes to stderr. A context manager; `update` with every record.
+    Everything goes to stderr. It is a context manager; call `update` with every record.
     """
 
     def __init__(self, settings: Training, done: int, device: str, *, quiet: bool) -> None:
@@ -72,17 +70,12 @@ class Watch:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *problem: object) -> None:
         if self._live is not None:
             self._live.stop()
 
     def say(self, text: str) -> None:
-        """Tell something: a line of its own, or while alive below what is shown."""
+        """Print a line of its own, or show it below the live display."""
         self._note = text
         if self._live is None:
             typer.echo(text, err=True)
@@ -99,7 +92,7 @@ class Watch:
             typer.echo(self._line(record), err=True)
 
     def _speed(self, record: RoundRecord) -> tuple[float, str]:
-        """Return rounds a second and how long the rest takes."""
+        """Return the number of rounds per second and how long the rest takes."""
         seconds = max(time.monotonic() - self._began, 1e-9)
         speed = (record.round - self._first) / seconds
         left = (self._settings.rounds - record.round) / speed if speed > 0 else 0.0
@@ -167,8 +160,8 @@ class Watch:
 
 
 def _title(settings: Training, device: str) -> str:
-    algorithm = "" if settings.algorithm == "async" else f", {settings.algorithm}"
+    algorithm = "" if settings.algorithm == "renorm" else f", {settings.algorithm}"
     return (
         f"{settings.dataset} at {settings.clients} clients over {settings.channels}, "
-        f"{settings.policy().name}{algorithm}, seed {settings.seed}, on {device}"
+        f"{settings.build_policy().name}{algorithm}, seed {settings.seed}, on {device}"
     )

@@ -12,19 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freshband.cli import options, panels
+from freshband.cli import options, panels, training
 from freshband.cli.job import TrainingJob, interruptible
 from freshband.cli.live import Watch
 from freshband.cli.settings import Format, given_options
 from freshband.cli.tables import open_console, print_written
-from freshband.cli.training import (
-    Layer,
-    merge_layers,
-    need_extra,
-    read_file,
-    read_like,
-    read_sets,
-)
 from freshband.errors import ParameterError
 from freshband.plugins import made_with
 
@@ -38,7 +30,7 @@ __all__ = ["train"]
 
 _INTERRUPTED = 130
 _FIELDS = (
-    "dataset", "partition", "model", "channels", "scheduler", "matching", "algorithm", "clients",
+    "dataset", "partition", "model", "channels", "policy", "matching", "algorithm", "clients",
     "rounds", "seed", "device",
 )  # fmt: skip
 _WITH_RESUME = {"resume", "output", "plot", "quiet", "tensorboard"}
@@ -51,112 +43,97 @@ def train(
     partition: options.Partition = "dirichlet",
     model: options.Model = None,
     channels: options.Channels = "fig3-piecewise",
-    scheduler: Annotated[
+    policy: Annotated[
         str,
-        typer.Option(
-            help="Which channels are used, scheduler[:preset][+token...]; see 'freshband list "
+        training.choice(
+            panels.AIR,
+            "Which channels are used, scheduler[:preset][+token...]; see 'freshband list "
             "schedulers'.",
-            rich_help_panel=panels.AIR,
+            "--policy",
+            "--scheduler",
         ),
     ] = "glr-cucb",
     matching: Annotated[
         str | None,
-        typer.Option(
-            show_default="what suits the scheduler",
-            help="Who gets which channel: age, priority (by contribution and age), rotate, "
-            "random, fixed.",
-            rich_help_panel=panels.AIR,
+        training.choice(
+            panels.AIR,
+            "Who gets which channel: age, priority (by contribution and age), rotate, random, "
+            "fixed.",
+            show_default="what suits the policy",
         ),
     ] = None,
     algorithm: Annotated[
         str,
-        typer.Option(
-            help="What the server does with updates: async (the paper's round), fedasync, "
-            "fedbuff, fedavg.",
-            rich_help_panel=panels.RUN,
+        training.choice(
+            panels.RUN,
+            "What the server does with updates, rule[+wrapper...], such as fedbuff or "
+            "renorm+average; see 'freshband list algorithms'.",
         ),
-    ] = "async",
+    ] = "renorm",
     clients: options.Clients = 10,
     rounds: options.Rounds = 60,
     seed: options.Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(
+        training.choice(
+            panels.KEPT,
+            "Folder for result.nc and checkpoints; without it nothing is saved.",
             metavar="DIR",
-            help="Folder for result.nc and checkpoints; without it nothing is saved.",
-            rich_help_panel=panels.KEPT,
         ),
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Go on with the run in this folder, where it stopped.",
-            rich_help_panel=panels.KEPT,
+        training.choice(
+            panels.KEPT, "Go on with the run in this folder, where it stopped.", metavar="DIR"
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
+        training.choice(
+            panels.RUN,
+            "Any other setting, repeatable: client_lr=0.1, or an option of a thing by its table: "
+            "channels, policy, matching, dataset, partition, model, algorithm, valuation, such as "
+            "partition.alpha=0.1; 'freshband list training' tells all.",
             "--set",
             metavar="[TABLE.]KEY=VALUE",
-            help="Any other setting, repeatable: client_lr=0.1, or an option of a thing by its "
-            "table: channels, scheduler, matching, dataset, partition, model, such as "
-            "partition.alpha=0.1; 'freshband list training' tells all.",
-            rich_help_panel=panels.RUN,
         ),
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.toml",
-            help="Settings from a file, with the same names and tables; the command line wins.",
-            rich_help_panel=panels.RUN,
-        ),
-    ] = None,
-    like: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.nc",
-            help="Repeat the settings saved in this result; files and the command line win.",
-            rich_help_panel=panels.RUN,
-        ),
-    ] = None,
+    config: training.Config = None,
+    like: training.Like = None,
     device: options.Device = "auto",
     data_dir: options.DataDir = None,
     checkpoint_every: Annotated[
         int, options.count("Rounds between two checkpoints.", panels.KEPT)
     ] = 10,
     keep: Annotated[int, options.count("Number of checkpoints kept.", panels.KEPT)] = 2,
-    output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
+    output: training.Output = Format.table,
     plot: Annotated[
         Path | None,
-        typer.Option(
-            help="Draw accuracy, ages, variance and participation (png, pdf, svg).",
-            rich_help_panel=panels.KEPT,
+        training.choice(
+            panels.KEPT, "Draw accuracy, ages, variance and participation (png, pdf, svg)."
         ),
     ] = None,
     tensorboard: Annotated[
         bool | None,
-        typer.Option(
+        training.choice(
+            panels.KEPT,
+            "Write scalars to DIR/tensorboard, for 'tensorboard --logdir DIR'.",
             "--tensorboard/--no-tensorboard",
             show_default="no",
-            help="Write scalars to DIR/tensorboard, for 'tensorboard --logdir DIR'.",
-            rich_help_panel=panels.KEPT,
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress at all.")] = False,
 ) -> None:
-    """Train a model whose updates ride over unreliable channels.
+    """Train a model whose updates travel over unreliable channels.
 
     Each round the clients whose update got through receive the new model and
-    train on their own samples; then everybody sends over the channel the
-    scheduler gave them. Ctrl-C ends the round, saves, and says how to go on; a
+    train on their own samples; then everybody sends over the channel that the
+    scheduler assigned. Ctrl-C ends the round, saves, and says how to go on; a
     second one stops at once.
 
     [bold]Examples[/bold]
 
-      freshband train --scheduler glr-cucb --matching priority --out run
+      freshband train --policy glr-cucb --matching priority --out run
 
       freshband train --resume run
 
@@ -164,7 +141,7 @@ def train(
 
       freshband train --config mine.toml --rounds 250 --device cuda --out mine
     """
-    need_extra()
+    training.need_extra()
     given = given_options(context)
     if plot is not None:
         from freshband.reporting.curves import check_figure
@@ -198,25 +175,18 @@ def _choose(params: dict[str, Any], given: set[str]) -> tuple[Training, dict[str
 
     Returned with them is what the result says of the files imported when it was made.
     """
-    layer = read_sets(params["settings"] or [])
-    for name in _FIELDS:
-        if name in given:
-            layer.put("", name, params[name])
-    if params["data_dir"] is not None:
-        layer.put("dataset", "data_dir", str(params["data_dir"]))
-    layers: list[Layer] = [layer]
-    if params["config"] is not None:
-        layers.insert(0, read_file(params["config"]))
+    layers = [] if params["config"] is None else [training.read_file(params["config"])]
+    layers.append(training.read_line(params, given, _FIELDS))
     base: dict[str, Any] = {}
     kept: dict[str, Any] = {}
     if params["like"] is not None:
         from freshband.federated.result import load_training, read_settings
 
-        saved, kept = read_like(params["like"], load_training, read_settings)
+        saved, kept = training.read_like(params["like"], load_training, read_settings)
         for why in saved.unused().values():
             typer.echo(f"note: left out: {why}", err=True)
         base = saved.model_dump()
-    return merge_layers(base, layers), kept
+    return training.merge_layers(base, layers), kept
 
 
 def _refuse_beside_resume(others: set[str]) -> None:
@@ -255,7 +225,7 @@ def _say_how_to_resume(job: TrainingJob) -> None:
 
 @contextmanager
 def _scalars(job: TrainingJob, wanted: bool | None) -> Iterator[Callable[[RoundRecord], None]]:
-    """Lend a function that writes a round for TensorBoard, or does nothing with it."""
+    """Yield a function that writes a round for TensorBoard, if that is wanted."""
     folder = None if job.folder is None else job.folder / "tensorboard"
     if folder is None or wanted is False or (wanted is None and not folder.exists()):
         yield lambda record: None

@@ -253,8 +253,17 @@ def _load(piece: Piece, path: Path) -> xr.Dataset:
 
 
 def same_settings(stored: Any, present: Mapping[str, Any]) -> bool:
-    """Whether the settings stored in a file are those of a piece."""
-    return bool(stored == json.loads(json.dumps(dict(present))))
+    """Whether the settings stored in a file are those of a piece, however they were spelt then."""
+    return bool(_spelt_alike(stored) == _spelt_alike(json.loads(json.dumps(dict(present)))))
+
+
+def _spelt_alike(config: Any) -> Any:
+    """Return what a piece was made with, settings of training as they are spelt today."""
+    if isinstance(config, dict) and "settings" in config:
+        from freshband.federated.settings import Training
+
+        return {**config, "settings": Training.as_stored(config["settings"])}
+    return config
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

@@ -27,7 +27,6 @@ Style = tuple[int, str]  # a place in the palette and a line
 
 AIRS: Final = {"piecewise": 20, "extreme": 4}  # number of clients on each
 _LOOKS: Final = 5  # looks at the test set over which a curve is smoothed: 25 rounds
-_BY_POLICY: Final = {"served", "local_rounds"}  # set by a policy's rule, else at their defaults
 _BY_MACHINE: Final = {"device", "precision", "path", "workers"}
 
 # What the paper does not say (E20). CIFAR's settings were chosen by `freshband.experiments.choice`;
@@ -120,7 +119,7 @@ class Trained(Experiment):
         settings = settings_of(place, run=runs.first, **self.changes)
         settings = settings.model_copy(update={"local_steps": runs.longer * settings.local_steps})
         config = {
-            "settings": settings.model_dump(mode="json", exclude=_BY_MACHINE | _BY_POLICY),
+            "settings": settings.model_dump(mode="json", exclude=_BY_MACHINE),
             "policy": runs.policy,
             "runs": self.runs,
         }

@@ -1,4 +1,4 @@
-"""The round with model updates riding on it: data, who holds it, and the models trained on it.
+"""Federated training over unreliable channels: data, who holds it, and models trained on it.
 
 Everything but the partitions needs the extra ``train``: ``pip install 'freshband[train]'``.
 

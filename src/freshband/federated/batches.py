@@ -18,15 +18,8 @@ class Batches:
     """Draws the batches of every client and round.
 
     A client goes through its samples in random order, and through them again in a new order when
-    they run out, so no sample comes up twice before all have come up once. Each round begins a
-    new order.
-
-    Parameters
-    ----------
-    seed, run : int
-        As everywhere.
-    local_steps, batch_size : int >= 1
-        E and B: the shape of a round's batches.
+    they run out, so no sample comes up twice before all have come up once. Each round begins a new
+    order.
 
     Examples
     --------
@@ -46,7 +39,7 @@ class Batches:
         self, samples: npt.NDArray[np.int64], *, round: int, client: int
     ) -> npt.NDArray[np.int64]:
         """Return the samples of each step, shape (local_steps, batch_size)."""
-        place = np.array([0, 0, client, round], np.uint64)  # room for 2^128 numbers before the next
+        place = np.array([0, 0, client, round], np.uint64)  # the next is 2^128 numbers away
         rng = np.random.Generator(np.random.Philox(key=self._key, counter=place))
         wanted = self.shape[0] * self.shape[1]
         orders = [rng.permutation(samples) for _ in range(-(-wanted // len(samples)))]

@@ -3,19 +3,16 @@
 A checkpoint of round 10 is two files: the tensors, ``round-00000010-<digest>.safetensors``, and
 ``round-00000010.json`` with everything else. The JSON is written last and carries the SHA-256 of
 the tensors and of itself, so a checkpoint exists only when its JSON does, and whatever happens to
-either file later is noticed. Both are written under other names, forced to the disk and renamed:
-a process may be killed at any moment, or the disk fill up, and the checkpoint before is intact.
+either file later is noticed.
 
 Examples
 --------
 >>> import tempfile
 >>> folder = tempfile.mkdtemp()
->>> path = save_checkpoint(folder, 10, {"w": torch.ones(3)}, {"seed": 0}, keep=2)
->>> path.name
+>>> save_checkpoint(folder, 10, {"w": torch.ones(3)}, {"seed": 0}, keep=2).name
 'round-00000010.json'
->>> found = load_checkpoint(folder)
->>> found.round, found.tensors["w"], found.facts
-(10, tensor([1., 1., 1.]), {'seed': 0})
+>>> load_checkpoint(folder).facts
+{'seed': 0}
 """
 
 from __future__ import annotations
@@ -47,24 +44,12 @@ _HEAD, _MIDDLE, _TAIL = b'{"sha256": "', b'", "checkpoint": ', b"}\n"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """What a checkpoint held.
-
-    Attributes
-    ----------
-    round : int
-        Rounds done.
-    tensors : dict of tensors
-        On the CPU, contiguous.
-    facts : dict
-        As JSON keeps it: tuples come back as lists.
-    damaged : tuple of str
-        Newer checkpoints that could not be used: path and reason of each.
-    """
+    """What a checkpoint held; tensors are on the CPU, and JSON makes lists of tuples."""
 
     round: int
     tensors: dict[str, torch.Tensor]
     facts: dict[str, Any]
-    damaged: tuple[str, ...]
+    damaged: tuple[str, ...]  # newer checkpoints that could not be used: path and reason of each
 
 
 class _DamagedError(Exception):
@@ -78,34 +63,11 @@ def save_checkpoint(
     facts: Mapping[str, Any],
     keep: int = 2,
 ) -> Path:
-    """Write a checkpoint, then remove those that are no longer wanted.
+    """Write a checkpoint, then remove those that are no longer wanted; return its JSON file.
 
-    Parameters
-    ----------
-    folder : path
-        Made if need be. It belongs to one run, which one process at a time writes to; files with
-        other names than ours are left alone.
-    round : int >= 0
-        Rounds done.
-    tensors : mapping of tensors
-        Of any shape, layout in memory, device and type that safetensors knows; bits are kept.
-    facts : mapping
-        JSON values; NaN and infinities are allowed.
-    keep : int >= 1, default 2
-        Checkpoints to keep, this one and those of the rounds before it.
-
-    Returns
-    -------
-    Path
-        Its JSON file.
-
-    Raises
-    ------
-    ParameterError
-        If facts or tensors hold what cannot be written.
-    FileError
-        If the folder cannot be written or the disk is full. The checkpoints that were there
-        still are, and nothing else is left behind.
+    The folder belongs to one run, which one process at a time writes to; files with other names are
+    left alone. Facts are JSON values, also NaN and infinities. ``keep`` counts this checkpoint and
+    those of the rounds before it. If the disk is full, the checkpoints that were there still are.
     """
     home = file_path("folder", folder)
     round = whole_number("round", round, at_least=0)
@@ -136,13 +98,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
-    """Return the newest checkpoint that is whole.
-
-    Raises
-    ------
-    FileError
-        If there is none; the message names those that are damaged.
-    """
+    """Return the newest checkpoint that is whole; if there is none, the error names the damaged."""
     home = file_path("folder", folder)
     damaged: list[str] = []
     for round, path in _candidates(home):
@@ -249,8 +205,8 @@ def _listed(home: Path) -> list[Path]:
 def _retire(home: Path, round: int, tensors: str, keep: int) -> None:
     """Remove all but the checkpoint of a round and the ``keep - 1`` before it.
 
-    Later ones go too: the run that writes now went on from an earlier one because they were
-    damaged. A JSON file goes before its tensors, so that no half of a checkpoint looks whole.
+    Later ones go too: they were damaged, and the run that writes now went on from an earlier one. A
+    JSON file goes before its tensors, so that no half of a checkpoint looks whole.
     """
     with suppress(OSError):  # the new checkpoint is safe; tidying can wait for the next
         facts = {path: _FACTS.fullmatch(path.name) for path in _listed(home)}

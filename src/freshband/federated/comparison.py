@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import xarray as xr
@@ -19,18 +19,25 @@ from freshband import __version__
 from freshband.backends import Backend, open_backend
 from freshband.channels.base import same_air
 from freshband.errors import FreshbandError, ParameterError, shown
+from freshband.federated.algorithms import Rule
 from freshband.federated.clients import name_device, pick_device
 from freshband.federated.data import load_dataset
 from freshband.federated.engine import Federation, train_together
-from freshband.federated.own_things import check_settings
+from freshband.federated.own_things import check_own_things, check_settings
 from freshband.federated.records import RoundRecord
-from freshband.federated.result import LIBRARIES, collect_records, measure_training
+from freshband.federated.result import (
+    LIBRARIES,
+    collect_records,
+    facts_of,
+    load_spelt_today,
+    measure_training,
+)
 from freshband.federated.rules import settings_of, unused_by_all
 from freshband.federated.settings import Training
 from freshband.parameters import whole_number
 from freshband.plugins import imports_to_keep
 from freshband.policy import Policy, parse_policy, read_options
-from freshband.sealed import load_sealed, save_sealed, versions_of
+from freshband.sealed import save_sealed, versions_of
 from freshband.simulation.monte_carlo import Plan, name_policies, play_run, progress_bar
 from freshband.simulation.result import mask_detections
 from freshband.statistics import mean_and_error
@@ -45,6 +52,10 @@ __all__ = [
     "summarise_comparison",
 ]
 
+_Asked: TypeAlias = Mapping[str, Sequence[Training]]  # of each policy, the settings of every run
+_Own: TypeAlias = Mapping[str, Rule | None]  # the user's own rule, of each policy that has it
+_Records: TypeAlias = dict[tuple[str, int], list[RoundRecord]]  # by policy and run
+
 _FORMAT: Final = "freshband comparison 1"
 _IN_STEP: Final = 256  # clients that train in one batch on a GPU, at most
 _DATA_BY_RUN: Final = frozenset({"synthetic"})  # data sets that every run draws anew
@@ -56,6 +67,7 @@ def compare(
     *,
     runs: int = 1,
     policy_options: Mapping[str, Mapping[str, Any]] | None = None,
+    algorithm: Rule | None = None,
     backend: Literal["threads", "ray"] = "threads",
     address: str | None = None,
     gpus: float = 0.0,
@@ -63,32 +75,31 @@ def compare(
 ) -> xr.Dataset:
     """Train with several policies under the same conditions, several times.
 
-    In each run all policies meet the same air, clients hold the same samples, models begin with
-    the same weights, and a client that trains in a round draws the same batches, so differences
-    between policies are paired.
+    In each run all policies meet the same channel environment ("air"), clients hold the same
+    samples, models begin with the same weights, and a client that trains in a round draws the same
+    batches, so differences between policies are paired.
 
     Parameters
     ----------
     settings : Training
-        What all have in common; scheduler, matching, their options and the run are replaced.
+        What all have in common; policy, matching, their options and the run are replaced.
     policies : sequence of str
-        ``scheduler[:preset][+token...][@rule]``, such as ``"glr-cucb+priority"``, with what the
-        server does with updates: an algorithm, ``"random@fedavg"``, or an aggregation of
-        ``async``, ``"random@fixed"``; ``eager`` lets clients whose update was lost go on training
-        (``local_rounds`` is 4) and ``average`` hands out a mean of recent models, alone or after
-        another: ``"random@fixed+average"``. A string is split at commas. The others are compared
-        with the first.
+        ``scheduler[:preset][+token...][@algorithm]``, such as ``"glr-cucb+priority"`` or
+        ``"random@fixed+average"``. A rule behind ``@`` replaces that of the settings, a wrapper is
+        added to it. A string is split at commas. The others are compared with the first.
     runs : int >= 1, default 1
         Independent repetitions, from ``settings.run`` on: other air, split, weights and batches.
     policy_options : mapping of str to mapping, optional
         Hyper-parameters by policy, as written in ``policies``.
+    algorithm : Rule, optional
+        A server rule of your own, for the policies that name none behind ``@``.
     backend : {"threads", "ray"}, default "threads"
         Where runs are computed: one after another in this process, each with all its cores, or at
         the same time as Ray tasks. Results are the same.
     address : str, optional
-        Of a Ray cluster; by default one is started on this machine.
+        The address of a Ray cluster; by default one is started on this machine.
     gpus : float >= 0, default 0
-        Share of a GPU a run takes on Ray, such as 0.25.
+        The share of a GPU that a run takes on Ray, such as 0.25.
     progress : bool, default True
         Show a progress bar on stderr if it is a terminal.
 
@@ -110,6 +121,7 @@ def compare(
     """
     options = read_options("policy_options", policy_options)
     named = name_policies(policies, options, "compared")
+    check_own_things(algorithm=algorithm)
     several = whole_number("runs", runs, at_least=1)
     first = check_settings(settings).run
     for why in unused_by_all(settings, named, options).values():
@@ -120,12 +132,13 @@ def compare(
         ]
         for name, text in named.items()
     }
+    own = {name: None if "@" in name else algorithm for name in asked}
     began = time.perf_counter()
+    where = open_backend(backend, address=address, gpus=gpus)  # says what does not fit
     if backend == "threads":
-        open_backend(backend, address=address, gpus=gpus)  # says what does not fit
-        records = _train_all(asked, progress)
+        records = _train_all(asked, own, progress)
     else:
-        records = _train_on(open_backend(backend, address=address, gpus=gpus), asked, progress)
+        records = _train_on(where, asked, own, progress)
     results = [
         xr.concat(
             [collect_records(records[name, run], each) for run, each in enumerate(row)],
@@ -152,14 +165,13 @@ def compare(
         device=name_device(pick_device(settings.device)),
         seconds=time.perf_counter() - began,
         **imports_to_keep(),
+        **({} if algorithm is None else {"own_algorithm": repr(algorithm)}),
         **({"same_air": 1} if _share_air(next(iter(asked.values()))) else {}),
     )
 
 
-def _train_all(
-    asked: Mapping[str, Sequence[Training]], progress: bool
-) -> dict[tuple[str, int], list[RoundRecord]]:
-    records: dict[tuple[str, int], list[RoundRecord]] = {}
+def _train_all(asked: _Asked, own: _Own, progress: bool) -> _Records:
+    records: _Records = {}
     some = next(iter(asked.values()))
     with progress_bar(progress) as bar:
         task = bar.add_task("loading", total=some[0].rounds * len(some))
@@ -167,56 +179,57 @@ def _train_all(
             told = f"run {group[0] + 1}" + (f" to {group[-1] + 1}" if len(group) > 1 else "")
             bar.update(task, description=f"training, {told} of {len(some)}")
             keys = [(name, run) for run in group for name in asked]
-            for played in _in_step([asked[name][run] for name, run in keys]):
+            rules = [own[name] for name, _ in keys]
+            for played in _in_step([asked[name][run] for name, run in keys], rules):
                 for key, record in zip(keys, played, strict=True):
                     records.setdefault(key, []).append(record)
                 bar.advance(task, len(group))
     return records
 
 
-def _train_on(
-    backend: Backend, asked: Mapping[str, Sequence[Training]], progress: bool
-) -> dict[tuple[str, int], list[RoundRecord]]:
+def _train_on(backend: Backend, asked: _Asked, own: _Own, progress: bool) -> _Records:
     """Train with every run a call of its own."""
-    records: dict[tuple[str, int], list[RoundRecord]] = {}
+    records: _Records = {}
     runs = range(len(next(iter(asked.values()))))
     with progress_bar(progress) as bar:
         task = bar.add_task("training", total=len(runs))
-        for _, found in backend.compute(partial(_play_one, dict(asked)), runs):
+        for _, found in backend.compute(partial(_play_one, dict(asked), own), runs):
             records |= found
             bar.advance(task)
     return records
 
 
-def _play_one(
-    asked: Mapping[str, Sequence[Training]], run: int
-) -> dict[tuple[str, int], list[RoundRecord]]:
+def _play_one(asked: _Asked, own: _Own, run: int) -> _Records:
     """Play all policies of one run in step, with one worker unless the settings say otherwise."""
     settings = [
         row[run] if row[run].workers else row[run].model_copy(update={"workers": 1})
         for row in asked.values()
     ]
-    played = zip(*_in_step(settings), strict=True)
+    played = zip(*_in_step(settings, list(own.values())), strict=True)
     return {(name, run): list(records) for name, records in zip(asked, played, strict=True)}
 
 
-def _groups(asked: Mapping[str, Sequence[Training]]) -> list[list[int]]:
+def _groups(asked: _Asked) -> list[list[int]]:
     """Return the runs that are played in step: on a GPU many small ones at a time."""
     some = next(iter(asked.values()))
     settings, at_a_time = some[0], 1
     if settings.dataset not in _DATA_BY_RUN and pick_device(settings.device).type != "cpu":
         at_a_time = max(1, _IN_STEP // (settings.clients * len(asked)))
-    return [
-        list(range(run, min(run + at_a_time, len(some)))) for run in range(0, len(some), at_a_time)
-    ]
+    runs = range(len(some))
+    return [list(runs[first : first + at_a_time]) for first in runs[::at_a_time]]
 
 
-def _in_step(settings: Sequence[Training]) -> Iterator[tuple[RoundRecord, ...]]:
+def _in_step(
+    settings: Sequence[Training], rules: Sequence[Rule | None]
+) -> Iterator[tuple[RoundRecord, ...]]:
     """Play several federations of the same data set and model in step."""
     first = settings[0]
     dataset = load_dataset(first.dataset, seed=first.seed, run=first.run, **first.dataset_options)
-    with Federation(first, dataset=dataset) as leader:
-        others = [Federation(one, dataset=dataset, clients=leader.clients) for one in settings[1:]]
+    with Federation(first, dataset=dataset, algorithm=rules[0]) as leader:
+        others = [
+            Federation(one, dataset=dataset, clients=leader.clients, algorithm=rule)
+            for one, rule in zip(settings[1:], rules[1:], strict=True)
+        ]
         yield from train_together([leader, *others])
 
 
@@ -250,8 +263,7 @@ def _oracle_ages(settings: Training, oracle: Policy) -> NDArray[np.int64]:
 
 def _share_air(settings: Sequence[Training]) -> bool:
     """Whether all runs met the same states of the channels."""
-    some = settings[0]
-    runs = [each.run for each in settings]
+    some, runs = settings[0], [each.run for each in settings]
     return same_air(some.build_channels(), some.rounds, some.seed, runs)
 
 
@@ -265,14 +277,8 @@ def save_comparison(result: xr.Dataset, path: str | os.PathLike[str]) -> None:
 
 
 def load_comparison(path: str | os.PathLike[str]) -> xr.Dataset:
-    """Read a comparison written by `save_comparison`.
-
-    Raises
-    ------
-    FileError
-        If the file is missing, damaged, or not a comparison's.
-    """
-    return load_sealed(path, _FORMAT)
+    """Read a comparison written by `save_comparison`; `FileError` says if that cannot be done."""
+    return load_spelt_today(path, _FORMAT, "settings")
 
 
 def read_comparison(
@@ -300,7 +306,7 @@ def read_comparison(
         idle = unused_by_all(settings, named, config["policy_options"])
     if notes is not None:
         notes += [f"left out: {why}" for why in idle.values()]
-    kept = Training.as_stored(settings.model_dump(exclude=set(idle)))
+    kept = Training.as_stored(settings.without(idle))
     return {**config, "settings": kept}
 
 
@@ -320,14 +326,10 @@ def measure_comparison(result: xr.Dataset) -> xr.Dataset:
 def summarise_comparison(result: xr.Dataset) -> dict[str, Any]:
     """Return mean and standard error over runs of every measure, as plain JSON values.
 
-    Returns
-    -------
-    dict
-        ``policies.<name>.<measure>`` is ``{"mean": …, "se": …}``, or None where the measure does
-        not apply; a standard error of a single run is None. ``policies.<name>.versus_first`` holds
-        the same of the differences to the first policy, run by run. Around it stand settings,
-        seed and versions. Where ``same_air`` is true all runs met the same states of the channels:
-        standard errors then say nothing of the air.
+    ``policies.<name>.<measure>`` is ``{"mean": …, "se": …}``, or None where the measure does not
+    apply; a standard error of a single run is None. ``policies.<name>.versus_first`` holds the same
+    of the differences to the first policy, run by run. Where ``same_air`` is true all runs met the
+    same states of the channels: standard errors then say nothing of the channel environment.
     """
     config = read_comparison(result)
     measures = measure_comparison(result)
@@ -346,18 +348,11 @@ def summarise_comparison(result: xr.Dataset) -> dict[str, Any]:
         }
     settings: Training = config.pop("settings")
     return {
-        "dataset": settings.dataset,
-        "channels": settings.channels,
-        "clients": settings.clients,
-        "rounds": settings.rounds,
+        **facts_of(result, settings),
         "runs": config["runs"],
-        "seed": settings.seed,
         "policies": policies,
         "policy_options": config["policy_options"],
         "config": settings.model_dump(mode="json"),
         "same_air": bool(result.attrs.get("same_air", 0)),
         "seconds": result.attrs["seconds"],
-        "device": result.attrs["device"],
-        "freshband": result.attrs["freshband"],
-        "versions": json.loads(result.attrs["versions"]),
     }

@@ -11,31 +11,53 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import combinations
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, final, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import Field
 
 from freshband.errors import ParameterError
+from freshband.parameters import Parameters
 
 __all__ = [
     "ALONE",
     "LEAVE_ONE_OUT",
-    "ColdStart",
     "LeaveOneOut",
+    "ValuationOptions",
+    "client_weights",
     "cosine_distance",
     "fedce_contributions",
     "fill_unheard",
     "leave_one_out",
-    "paper_contributions",
     "shapley_values",
     "without_one",
 ]
 
 LeaveOneOut = Literal["global_minus", "buffer", "literal"]
 LEAVE_ONE_OUT: tuple[str, ...] = get_args(LeaveOneOut)
-ColdStart = Literal["mean", "max", "zero"]
+_ColdStart = Literal["mean", "max", "zero"]
 ALONE: Final = 1.0 - 1e-12  # a client with all the weight leaves nothing to compare with
+
+
+@final
+class ValuationOptions(Parameters):
+    """How clients are valued, beside the rule that computes their contributions.
+
+    Parameters
+    ----------
+    loo : {"global_minus", "buffer", "literal"}, default "global_minus"
+        How one client is left out; see `leave_one_out`.
+    cold_start : {"mean", "max", "zero"}, default "mean"
+        The contribution of a client never heard.
+    error_samples : int >= 1, optional
+        The largest number of validation samples an error is measured on; by default half of what a
+        client trains on in a round, which keeps it cheap.
+    """
+
+    loo: LeaveOneOut = "global_minus"
+    cold_start: _ColdStart = "mean"
+    error_samples: Annotated[int, Field(ge=1)] | None = None
 
 
 def without_one(whole: Any, own: NDArray[Any], zeta: Any) -> NDArray[Any]:
@@ -62,13 +84,9 @@ def leave_one_out(
     parts : float array, shape (n_clients, n_parameters)
         What each client last delivered, `x_m`.
     weights : array of float in [0, 1], shape (n_clients,)
-        `ζ`, summing to 1.
+        `ζ`, summing to 1. A client that has all the weight leaves nothing: `x^{-m} = x`.
     form : {"global_minus", "buffer", "literal"}, default "global_minus"
-
-    Returns
-    -------
-    float array, shape (n_clients, n_parameters)
-        `x^{-m}`. A client that has all the weight leaves nothing to compare with: `x^{-m} = x`.
+        The formula.
 
     Notes
     -----
@@ -113,63 +131,30 @@ def cosine_distance(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[n
     return np.asarray(1.0 - np.clip(cosine, -1.0, 1.0))
 
 
-def paper_contributions(
-    gradients: NDArray[np.float64],
-    errors: ArrayLike,
-    weights: ArrayLike,
-    *,
-    received: ArrayLike | None = None,
-    loo: LeaveOneOut = "global_minus",
-    cold_start: ColdStart = "mean",
-) -> NDArray[np.float64]:
-    """Return `C_m = Γcos_m Γerr_m`, equations (33) to (35).
-
-    Parameters
-    ----------
-    gradients : float array, shape (n_clients, n_parameters)
-        Buffered last received gradients.
-    errors : array of float in [0, 1], shape (n_clients,)
-        `Γerr`: error rate of the model without m on m's validation data, last reported.
-    weights : array, shape (n_clients,)
-        `ζ` of the round before (the definition is circular otherwise).
-    received : array of bool, shape (n_clients,), optional
-        Whether anything of the client arrived yet; the others get the ``cold_start`` value.
-    loo : {"global_minus", "buffer", "literal"}, default "global_minus"
-    cold_start : {"mean", "max", "zero"}, default "mean"
-        The contribution of a client never heard, from those that were.
+def client_weights(contributions: ArrayLike) -> NDArray[np.float64]:
+    """Return the weights `ζ_m = C_m / Σ_j C_j`, equation (43); equal ones if all `C_m` are 0.
 
     Examples
     --------
-    >>> gradients = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    >>> paper_contributions(gradients, [0.5, 0.5, 0.5], [1 / 3, 1 / 3, 1 / 3]).round(3).tolist()
-    [0.146, 0.146, 0.5]
+    >>> client_weights([1.0, 3.0]).tolist()
+    [0.25, 0.75]
     """
-    zeta = np.asarray(weights, dtype=np.float64)
-    error = np.asarray(errors, dtype=np.float64)
-    if error.shape != zeta.shape or not ((error >= 0) & (error <= 1)).all():
-        raise ParameterError(f"errors must be rates in [0, 1], one per client, got {errors!r}")
-    heard = np.ones(zeta.shape, bool) if received is None else np.asarray(received, dtype=bool)
-    whole = zeta @ gradients
-    rest = leave_one_out(whole, gradients, zeta, loo)
-    return fill_unheard(cosine_distance(gradients, rest) * error, heard, cold_start)
+    c = np.asarray(contributions, dtype=np.float64)
+    if c.ndim != 1 or c.size == 0 or not np.isfinite(c).all() or (c < 0).any():
+        raise ParameterError(
+            f"contributions must be finite numbers >= 0, one per client, got {contributions!r}"
+        )
+    total = c.sum()
+    return c / total if total > 0 else np.full(c.shape, 1.0 / c.size)
 
 
 def fill_unheard(
-    worth: NDArray[np.float64], heard: NDArray[np.bool_], cold_start: ColdStart = "mean"
+    worth: NDArray[np.float64], heard: NDArray[np.bool_], cold_start: _ColdStart = "mean"
 ) -> NDArray[np.float64]:
     """Return contributions with those of clients never heard made up from the others.
 
     Where nobody was heard all are 1, or 0 with ``"zero"``.
-
-    Examples
-    --------
-    >>> fill_unheard(np.array([0.2, 0.4, 0.0]), np.array([True, True, False])).round(6).tolist()
-    [0.2, 0.4, 0.3]
     """
-    if cold_start not in get_args(ColdStart):
-        raise ParameterError(
-            f"cold_start must be one of {', '.join(get_args(ColdStart))}, got {cold_start!r}"
-        )
     if heard.all():
         return worth
     if not heard.any():
@@ -184,28 +169,14 @@ def fedce_contributions(
 ) -> NDArray[np.float64]:
     """Return one round's contributions as FedCE has them; it averages these over the rounds.
 
-    Each factor is a share of its sum over clients, at least 0.001, and their product again a
-    share: `c_m ∝ max(d_m / Σd, 0.001) max(e_m / Σe, 0.001)`. Clients never heard get none of it.
-
-    Parameters
-    ----------
-    distances : array, shape (n_clients,)
-        `Γcos` (34).
-    errors : array, shape (n_clients,)
-        `Γerr` (35).
-    heard : array of bool, shape (n_clients,)
-        Whether anything of the client arrived yet.
-
-    Examples
-    --------
-    >>> everybody = np.array([True, True])
-    >>> fedce_contributions(np.array([0.25, 0.75]), np.array([0.5, 0.5]), everybody).tolist()
-    [0.25, 0.75]
+    Each factor is a share of its sum over clients, at least 0.001, and their product again a share:
+    `c_m ∝ max(d_m / Σd, 0.001) max(e_m / Σe, 0.001)`, with the distances `Γcos` (34) and the errors
+    `Γerr` (35). Clients never heard get none of it.
 
     References
     ----------
-    M. Jiang et al., "Fair federated medical image segmentation via client contribution
-    estimation", CVPR 2023.
+    M. Jiang et al., "Fair federated medical image segmentation via client contribution estimation",
+    CVPR 2023.
     """
     product = np.where(heard, _shares(distances, heard) * _shares(errors, heard), 0.0)
     total = product.sum()
@@ -220,14 +191,9 @@ def _shares(factor: NDArray[np.float64], heard: NDArray[np.bool_]) -> NDArray[np
 
 
 def shapley_values(value: Callable[[frozenset[int]], float], n_clients: int) -> NDArray[np.float64]:
-    """Return exact Shapley values, equation (32), by visiting all `2^M` coalitions.
+    """Return exact Shapley values, equation (32), by visiting all `2^M` coalitions, M <= 16.
 
-    Parameters
-    ----------
-    value : callable
-        What a coalition is worth; called once for every subset of clients, the empty one too.
-    n_clients : int in [1, 16]
-        M.
+    ``value`` says what a coalition is worth; it is called once for every subset, the empty one too.
 
     Examples
     --------

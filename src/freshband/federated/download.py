@@ -27,38 +27,20 @@ from freshband.files import replacing
 
 __all__ = ["Archive", "cache_folder", "fetch"]
 
-_CHUNK = 1 << 18  # bytes a step: pooch's own 1 KiB spends its time on flushing
+_CHUNK = 1 << 18  # bytes per step: with pooch's own 1 KiB most of the time is spent on flushing
 
 
 class Archive(NamedTuple):
-    """A compressed tar archive and what we need of it.
-
-    Attributes
-    ----------
-    url : str
-        Where it is.
-    checksum : str
-        Algorithm and digest, such as ``"md5:0123…"``; nothing else is ever unpacked.
-    folder : str
-        Folder of the files in the archive, and of the copies in the cache.
-    sizes : mapping of str to int
-        Names of the files in that folder and their sizes in bytes.
-    """
+    """A compressed tar archive, what to check it by, and the files we need of it."""
 
     url: str
-    checksum: str
-    folder: str
-    sizes: Mapping[str, int]
+    checksum: str  # algorithm and digest, such as "md5:0123…"; nothing else is ever unpacked
+    folder: str  # of the files in the archive, and of the copies in the cache
+    sizes: Mapping[str, int]  # in bytes, by the names of the files
 
 
 def cache_folder() -> Path:
-    """Return where downloads are kept: ``FRESHBAND_CACHE``, or the system's cache folder.
-
-    Examples
-    --------
-    >>> cache_folder().is_absolute()
-    True
-    """
+    """Return where downloads are kept: ``FRESHBAND_CACHE``, or the system's cache folder."""
     chosen = os.environ.get("FRESHBAND_CACHE")
     return Path(chosen).absolute() if chosen else Path(_pooch().os_cache("freshband"))
 
@@ -66,22 +48,9 @@ def cache_folder() -> Path:
 def fetch(archive: Archive, cache: Path, console: Console | None = None) -> Path:
     """Return the folder with the archive's files, downloading them if they are not there yet.
 
-    Files are written under another name and renamed when complete, so an interrupted call leaves
-    nothing that looks finished, and the next one goes on. The archive is removed once unpacked.
-
-    Parameters
-    ----------
-    archive : Archive
-        What to fetch.
-    cache : Path
-        Folder to keep it in; made if need be.
-    console : rich.console.Console, optional
-        Where the progress bar goes; standard error by default.
-
-    Raises
-    ------
-    FileError
-        If the network, the disk or the checksum fails; the message says what to do by hand.
+    Files are renamed when they are complete, so an interrupted call leaves nothing that looks
+    finished, and the next one goes on. The archive is removed once unpacked. Where the network, the
+    disk or the checksum fails, the error says what to do by hand.
     """
     folder = cache / archive.folder
     if _is_complete(archive, folder):

@@ -1,12 +1,12 @@
-"""The paper's round with model updates riding on it, one `RoundRecord` at a time.
+"""The paper's round with local training in this process, one `RoundRecord` at a time.
 
 Each round is the four steps of section II, with the scheduling between them:
 
-1. the server sends its model to the clients whose update got through the round before, at first to
-   everybody; they try it without themselves on their validation samples and make E local steps,
+1. the server sends its model to the clients whose update got through in the round before, at first
+   to everybody; they measure the error of the model without their own part, and make E local steps,
 2. the others keep the update they could not deliver and send it again,
-3. the coordinator gives every client a channel, and what is on a good one gets through,
-4. the server applies what arrived; where nothing did the model stays as it is.
+3. the coordinator gives every client a channel, and an update on a good channel gets through,
+4. the server applies what arrived; where nothing arrived the model stays as it is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch import nn
 from freshband.channels.base import ChannelModel
 from freshband.coordinator import Coordinator
 from freshband.errors import FileError, ParameterError
-from freshband.federated.algorithms import build_algorithm
+from freshband.federated.algorithms import Rule
 from freshband.federated.batches import Batches
 from freshband.federated.clients import choose_clients, pick_device
 from freshband.federated.clients.base import (
@@ -58,9 +58,9 @@ class Federation:
     ----------
     settings : Training, optional
         What to run.
-    dataset, model, channels, partition : optional
-        Objects of one's own in place of what the settings name: a `Dataset`, an ``nn.Module``
-        with its initial weights, a channel model, a `Partition`.
+    dataset, model, channels, partition, algorithm : optional
+        Objects of your own in place of what the settings name: a `Dataset`, an ``nn.Module`` with
+        its initial weights, a channel model, a `Partition`, a server's `Rule`.
     clients : LocalTraining, optional
         A path to train on, shared with other federations of the same model and data set.
     alter_update : callable, optional
@@ -69,7 +69,7 @@ class Federation:
 
     Examples
     --------
-    >>> with Federation(Training(model="mlp", clients=4, rounds=3, scheduler="random")) as run:
+    >>> with Federation(Training(model="mlp", clients=4, rounds=3, policy="random")) as run:
     ...     records = list(run)
     >>> [record.round for record in records], records[0].trained
     ([1, 2, 3], 4)
@@ -83,16 +83,18 @@ class Federation:
         model: nn.Module | None = None,
         channels: ChannelModel | None = None,
         partition: Partition | None = None,
+        algorithm: Rule | None = None,
         clients: LocalTraining | None = None,
         alter_update: AlterUpdate | None = None,
     ) -> None:
         self.settings = chosen = check_settings(Training() if settings is None else settings)
         check_own_things(
-            dataset=dataset, channels=channels, partition=partition, clients=clients,
-            alter_update=alter_update,
+            dataset=dataset, channels=channels, partition=partition, algorithm=algorithm,
+            clients=clients, alter_update=alter_update,
         )  # fmt: skip
         self.channels = chosen.build_channels() if channels is None else channels
         parts = parts_of(chosen, self.channels.n_channels)
+        parts["algorithm"] = chosen.build_algorithm() if algorithm is None else algorithm
         device = pick_device(chosen.device)
         whole = (
             dataset
@@ -136,7 +138,6 @@ class Federation:
         model = model.to(device=self.dataset.train_images.device, dtype=dtype)
         return FederatedServer(
             model,
-            algorithm=build_algorithm(chosen),
             client_lr=chosen.client_lr,
             payload=model.element_size() * len(model),
             weights=self.partition.sizes if chosen.weights == "size" else None,
@@ -162,14 +163,14 @@ class Federation:
 
     @property
     def coordinator(self) -> Coordinator:
-        """Who plans."""
+        """The coordinator, which plans the rounds."""
         return self.server.coordinator
 
     # ------------------------------------------------------------------------------ a run
 
     @property
     def round(self) -> int:
-        """Rounds done."""
+        """The number of rounds done."""
         return self.state.round
 
     def __iter__(self) -> Iterator[RoundRecord]:
@@ -251,7 +252,7 @@ class Federation:
         return np.asarray(1.0 - self.clients.count_correct(trials) / tried)
 
     def _examine(self, t: int) -> dict[str, Any]:
-        """Try the model that is handed out on the test set, in rounds that look."""
+        """Evaluate the model that is handed out on the test set, in rounds where that is due."""
         if t % self.settings.eval_every and t != self.settings.rounds:
             return {}
         found = self.clients.examine(self.server.served)
@@ -290,18 +291,9 @@ class Federation:
     ) -> Federation:
         """Return the federation that `checkpoint` described; it continues bit for bit.
 
-        Parameters
-        ----------
-        tensors, facts
-            What `checkpoint` returned.
-        **objects
-            ``dataset``, ``model``, ``channels``, ``partition``, ``clients`` and ``alter_update``
-            as they were given to the first one.
-
-        Raises
-        ------
-        FileError
-            If these belong to another problem, or something is missing.
+        ``objects`` are those that were given to the first one, and ``clients`` and
+        ``alter_update``. A `FileError` says if the rest belongs to another problem, or something is
+        missing.
         """
         if "settings" not in facts:
             raise FileError("cannot restore this run: it lacks 'settings'")
@@ -320,18 +312,14 @@ def train_together(federations: Sequence[Federation]) -> Iterator[tuple[RoundRec
 
     They must have been given the same ``clients``, so share model and data set; their policies,
     seeds and algorithms may differ. Each computes what it would alone: to the bit on the path
-    ``threads``, up to rounding where clients are stacked.
-
-    Yields
-    ------
-    tuple of RoundRecord
-        One of each federation, until the first has played all its rounds.
+    ``threads``, up to rounding where clients are stacked. Yields a record of each federation, round
+    by round, until the first has played all its rounds.
 
     Examples
     --------
-    >>> first = Federation(Training(model="mlp", clients=4, rounds=3, scheduler="random"))
+    >>> first = Federation(Training(model="mlp", clients=4, rounds=3, policy="random"))
     >>> other = Federation(
-    ...     Training(model="mlp", clients=4, rounds=3, scheduler="cucb"), clients=first.clients
+    ...     Training(model="mlp", clients=4, rounds=3, policy="cucb"), clients=first.clients
     ... )
     >>> [[record.round for record in records] for records in train_together([first, other])]
     [[1, 1], [2, 2], [3, 3]]
@@ -360,7 +348,7 @@ def train_together(federations: Sequence[Federation]) -> Iterator[tuple[RoundRec
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Have torch use one thread here: sums of several depend on how they were split."""
+    """Let torch use one thread: sums over several depend on how they were split."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -387,6 +375,6 @@ def _check_partition(partition: Partition, settings: Training, dataset: Dataset)
 
 
 def _class_shares(partition: Partition, dataset: Dataset) -> NDArray[np.float64]:
-    """Return how a client's samples fall on the classes, shape (M, n_classes)."""
+    """Return the share of each class in a client's samples, shape (M, n_classes)."""
     counts = partition.counts(dataset.train_labels.cpu().numpy(), dataset.n_classes)
     return np.asarray(counts / counts.sum(axis=1, keepdims=True))

@@ -1,7 +1,7 @@
 """The federation without one client, for all clients at once, on the device that trains.
 
-`freshband.federated.contribution` has the formulas; these are the same with a few products of the
-matrix of updates, so that no second matrix is needed.
+`freshband.federated.contribution` has the formulas; here they are a few products of the matrix of
+updates, so that no second matrix is needed.
 """
 
 from __future__ import annotations
@@ -18,16 +18,10 @@ __all__ = ["distances_to_rest", "models_without"]
 def distances_to_rest(
     gradients: torch.Tensor, weights: NDArray[np.float64], form: LeaveOneOut
 ) -> NDArray[np.float64]:
-    """Return `Γcos` (34): one minus the cosine of each gradient and that of the rest.
+    """Return `Γcos` (34): one minus the cosine of each gradient (M, P) and that of the rest.
 
-    Parameters
-    ----------
-    gradients : tensor, shape (M, P)
-        Last received of each client; zero where none was.
-    weights : float64 array, shape (M,)
-        `ζ`.
-    form : {"global_minus", "buffer", "literal"}
-        The first two are the same here: the global gradient is the buffer's weighted sum.
+    ``global_minus`` and ``buffer`` are the same here: the global gradient is the buffer's weighted
+    sum.
     """
     zeta = torch.as_tensor(weights, dtype=gradients.dtype, device=gradients.device)
     squares = torch.linalg.vector_norm(gradients, dim=1) ** 2
@@ -66,20 +60,8 @@ def models_without(
     """Return `w^{-m}` (42) for the clients ``who``, shape (len(who), P).
 
     Client m builds it from the model it receives, its own last delivered model and the weight it
-    was sent. A client never heard has no part in the model: it is the model itself.
-
-    Parameters
-    ----------
-    model : tensor, shape (P,)
-        `w_t`.
-    models : tensor, shape (M, P)
-        Last delivered of each client.
-    weights, heard : arrays, shape (M,)
-        `ζ`, and who delivered anything yet.
-    who : int64 array
-        The clients.
-    form : {"global_minus", "buffer", "literal"}
-        ``buffer`` is the server's to compute, from the models of all others.
+    was sent; ``buffer`` is the server's to compute, from the models of all others. A client never
+    heard has no part in the model: it is the model itself.
     """
     taken = (heard & (weights < ALONE))[who]
     part = np.where(taken, weights[who], 0.0)

@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import torch
+from torch import nn
 from torch.utils.data import TensorDataset
 
 from freshband.channels.base import ChannelModel
 from freshband.errors import ParameterError, shown
+from freshband.federated.algorithms import Rule
 from freshband.federated.data.base import Dataset
 from freshband.federated.partition.base import Partition
 from freshband.federated.settings import Training
 
-__all__ = ["check_own_things", "check_settings"]
+__all__ = ["OwnThings", "check_own_things", "check_settings", "given_things"]
+
+
+class OwnThings(TypedDict, total=False):
+    """What a user may give in place of what the settings name."""
+
+    dataset: Dataset | None
+    model: nn.Module | None
+    channels: ChannelModel | None
+    partition: Partition | None
+    algorithm: Rule | None
+
+
+def given_things(**own: Unpack[OwnThings]) -> dict[str, Any]:
+    """Return those that are given."""
+    for name in own.keys() - OwnThings.__annotations__.keys():
+        raise TypeError(f"unexpected argument {name!r}, not one of {[*OwnThings.__annotations__]}")
+    return {name: value for name, value in own.items() if value is not None}
 
 
 def check_settings(settings: object) -> Training:
-    """Return settings, or raise a `ParameterError` that says how to make some.
-
-    Examples
-    --------
-    >>> check_settings({"clients": 4})
-    Traceback (most recent call last):
-    freshband.errors.ParameterError: settings must be a Training, got {'clients': 4}; make one ...
-    """
+    """Return settings, or raise a `ParameterError` that says how to make some."""
     if not isinstance(settings, Training):
         example = "**settings" if isinstance(settings, Mapping) else "clients=10, rounds=60"
         raise ParameterError(
@@ -40,17 +52,11 @@ def check_own_things(
     dataset: object = None,
     channels: object = None,
     partition: object = None,
+    algorithm: object = None,
     clients: object = None,
     alter_update: object = None,
 ) -> None:
-    """Refuse what a `Federation` cannot use; a model is checked where it is built.
-
-    Examples
-    --------
-    >>> check_own_things(partition={"anna": [0, 2], "ben": [1]})
-    Traceback (most recent call last):
-    freshband.errors.ParameterError: partition must be a Partition, got {'anna': [0, 2], ...
-    """
+    """Refuse what a `Federation` cannot use; a model is checked where it is built."""
     if not isinstance(dataset, Dataset | None):
         raise _refusal("dataset", "a Dataset", dataset, _how_to_make_a_dataset(dataset))
     if channels is not None and (
@@ -60,6 +66,9 @@ def check_own_things(
         raise _refusal("channels", "a channel model", channels, hint)
     if not isinstance(partition, Partition | None):
         raise _refusal("partition", "a Partition", partition, _how_to_make_a_partition(partition))
+    if not isinstance(algorithm, Rule | None):
+        hint = "make one with, for example, FedBuff(buffer_size=5)"
+        raise _refusal("algorithm", "a Rule", algorithm, hint)
     if clients is not None and (isinstance(clients, type) or not hasattr(clients, "examine")):
         hint = "their number is a setting, Training(clients=...)"
         raise _refusal("clients", "those of another Federation", clients, hint)

@@ -23,40 +23,30 @@ class RoundRecord:
         Counted from 1.
     accuracy, loss : float
         Share of the test set classified rightly and mean cross-entropy after the round; NaN in
-        rounds that do not look.
+        rounds without evaluation.
     client_accuracy : float64 array, shape (M,)
         Accuracy each client can expect on new samples like its own: test accuracy by class,
         weighted by the classes it holds.
     accuracy_spread : float
         Standard deviation of these over clients.
-    ages : int64 array, shape (M,)
-        After the round, equation (8).
-    variance : float
-        Spread of the ages over clients, `V_t / M`.
-    assignment : int64 array, shape (M,)
-        Channel of each client, -1 for none.
-    delivered : bool array, shape (M,)
-        `S_t`: whose update got through and was taken.
-    refused : bool array, shape (M,)
-        Whose update got through but was NaN, infinite or of the wrong shape.
-    alarm : int
-        Channel found changed, or -1.
+    ages, variance : int64 array, shape (M,), and float
+        Ages after the round, equation (8), and their spread over clients, `V_t / M`.
+    assignment, alarm : int64 array, shape (M,), and int
+        Channel of each client, and the channel found changed; -1 for none.
+    delivered, refused : bool arrays, shape (M,)
+        `S_t`: whose update got through and was taken; whose was NaN, infinite or of the wrong
+        shape.
     staleness : int64 array, shape (M,)
         Model versions an applied update missed, -1 where none was applied.
-    weights : float64 array, shape (M,)
-        `ζ` the round was aggregated with.
-    steps : float64 array, shape (M,)
-        What each update was multiplied with, 0 where none was applied.
-    contributions : float64 array, shape (M,)
-        `C` after the round (33).
-    errors : float64 array, shape (M,)
-        Validation error of the model without each client, last reported (35).
-    priorities : float64 array, shape (M,)
-        `λ` the round was planned with (39).
+    weights, steps : float64 arrays, shape (M,)
+        `ζ` the round was aggregated with, and what each update was multiplied with.
+    contributions, errors, priorities : float64 arrays, shape (M,)
+        `C` after the round (33), the last reported validation error of the model without each
+        client (35), and `λ` the round was planned with (39).
     channel_means : float64 array, shape (N,)
         Success rates the scheduler believes in after the round.
     trained : int
-        Clients that trained in the round.
+        The number of clients that trained in the round.
     bytes_up, bytes_down : int
         Payload all clients sent, and received.
     seconds : float
@@ -120,13 +110,7 @@ def stack_records(records: Sequence[RoundRecord]) -> dict[str, NDArray[Any]]:
 
 
 def unstack_records(fields: Mapping[str, NDArray[Any]], rounds: int) -> list[RoundRecord]:
-    """Return the records that `stack_records` took apart, every bit and type as it was.
-
-    Raises
-    ------
-    KeyError, ValueError
-        If a field is missing, or there are not so many rounds.
-    """
+    """Return the records that `stack_records` took apart, every bit and type as it was."""
     names = [field.name for field in dataclasses.fields(RoundRecord)] if rounds else []
     if any(len(fields[name]) != rounds for name in names):
         raise ValueError(f"they must be of {rounds} rounds")

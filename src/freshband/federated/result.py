@@ -1,22 +1,11 @@
-"""Training results: the rounds as labelled arrays, with everything needed to run them again.
-
-Examples
---------
->>> from freshband.federated import Federation, Training
->>> settings = Training(scheduler="random", clients=3, rounds=4)
->>> with Federation(settings) as federation:
-...     result = collect_records(list(federation), settings)
->>> result.ages.dims, result.sizes["round"]
-(('round', 'client'), 4)
->>> summarise_training(result)["rounds"]
-4
-"""
+"""Training results: the rounds as labelled arrays, with everything needed to run them again."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,15 +14,18 @@ import xarray as xr
 
 from freshband import __version__
 from freshband.aoi import jain_index
-from freshband.errors import ParameterError, shown
+from freshband.errors import FreshbandError, ParameterError, shown
 from freshband.federated.clients import name_device, pick_device
 from freshband.federated.records import RoundRecord, stack_records
 from freshband.federated.settings import Training
+from freshband.federated.spelling import modernise
 from freshband.plugins import imports_to_keep
 from freshband.sealed import load_sealed, save_sealed, versions_of
 
 __all__ = [
     "collect_records",
+    "facts_of",
+    "load_spelt_today",
     "load_training",
     "measure_training",
     "read_settings",
@@ -58,14 +50,12 @@ def collect_records(
     *,
     device: str | None = None,
 ) -> xr.Dataset:
-    """Put the records of a run together as a dataset.
+    """Put the records of a run, of rounds 1, 2, …, together as a dataset.
 
     Parameters
     ----------
-    records : sequence of RoundRecord
-        Of rounds 1, 2, …, at least one.
-    settings : Training
-        What the run was made with.
+    records, settings
+        What happened, and what the run was made with.
     seconds : float, optional
         How long it took; by default the sum over rounds.
     device : str, optional
@@ -75,9 +65,9 @@ def collect_records(
     -------
     xarray.Dataset
         Every field of `RoundRecord` over (round), (round, client) or (round, channel); besides
-        ``cumulative_variance``, the running sum of ``variance`` over rounds, and
-        ``participation``, the share of rounds in which each client's update got through.
-        Attributes hold the settings, versions and the device.
+        ``cumulative_variance``, the running sum of ``variance``, and ``participation``, the share
+        of rounds in which each client's update got through. Attributes hold settings, versions and
+        device.
     """
     if not records:
         raise ParameterError("records must hold at least one round, got none")
@@ -114,14 +104,18 @@ def save_training(result: xr.Dataset, path: str | os.PathLike[str]) -> None:
 
 
 def load_training(path: str | os.PathLike[str]) -> xr.Dataset:
-    """Read a result written by `save_training`.
+    """Read a result written by `save_training`; `FileError` says if that cannot be done."""
+    return load_spelt_today(path, _FORMAT)
 
-    Raises
-    ------
-    FileError
-        If the file is missing, damaged, or not a training's.
-    """
-    return load_sealed(path, _FORMAT)
+
+def load_spelt_today(path: str | os.PathLike[str], form: str, *where: str) -> xr.Dataset:
+    """Read a result, with the settings in its configuration as they are spelt today."""
+    result = load_sealed(path, form)
+    config = json.loads(result.attrs["config"])
+    with suppress(FreshbandError):  # a rule of somebody's own may be unknown here
+        spelt = {key: modernise(config[key]) for key in where}
+        config = {**config, **spelt} if where else modernise(config)
+    return result.assign_attrs(config=json.dumps(config))
 
 
 def read_settings(
@@ -145,40 +139,38 @@ def _check(result: object) -> xr.Dataset:
 def summarise_training(result: xr.Dataset) -> dict[str, Any]:
     """Return what became of a run, as plain JSON values.
 
-    Returns
-    -------
-    dict
-        The measures of `measure_training`, None where there is nothing to say; by client
-        ``participation`` and ``client_accuracy``; ``policy``, ``rounds_per_second``, and under
-        ``config`` the settings.
+    These are the measures of `measure_training`, None where there is nothing to say; by client
+    ``participation`` and ``client_accuracy``; ``policy``, ``rounds_per_second``, and under
+    ``config`` the settings.
     """
     settings = read_settings(result)
     measures = {str(name): _plain(one.item()) for name, one in measure_training(result).items()}
     if measures["best_round"] is not None:
         measures["best_round"] = int(measures["best_round"])
-    if not measures["alarms"] and not settings.policy().has_detector:
+    if not measures["alarms"] and not settings.build_policy().has_detector:
         measures["alarms"] = None
     seconds = float(result.attrs["seconds"])
     looks = result.accuracy.notnull().values
     by_client = result.client_accuracy.values[looks]
     return {
-        "dataset": settings.dataset,
-        "policy": settings.policy().name,
+        "policy": settings.build_policy().name,
         "algorithm": settings.algorithm,
-        "channels": settings.channels,
-        "clients": settings.clients,
+        **facts_of(result, settings),
         "rounds": result.sizes["round"],
-        "seed": settings.seed,
         **measures,
         "participation": result.participation.values.tolist(),
         "client_accuracy": [_plain(x) for x in by_client[-1].tolist()] if len(by_client) else None,
         "seconds": seconds,
         "rounds_per_second": result.sizes["round"] / seconds if seconds > 0 else None,
-        "device": result.attrs["device"],
         "config": json.loads(result.attrs["config"]),
-        "freshband": result.attrs["freshband"],
-        "versions": json.loads(result.attrs["versions"]),
     }
+
+
+def facts_of(result: xr.Dataset, settings: Training) -> dict[str, Any]:
+    """Return what every summary says of the settings and of how a result was made."""
+    chosen = settings.model_dump(include={"dataset", "channels", "clients", "rounds", "seed"})
+    made = {name: result.attrs[name] for name in ("device", "freshband")}
+    return {**chosen, **made, "versions": json.loads(result.attrs["versions"])}
 
 
 def _plain(value: float) -> float | None:
@@ -186,23 +178,17 @@ def _plain(value: float) -> float | None:
 
 
 def measure_training(result: xr.Dataset) -> xr.Dataset:
-    """Return what is left of a run when its rounds are summed up.
-
-    Parameters
-    ----------
-    result : xarray.Dataset
-        Of a run, or of several with more dimensions, which stay.
+    """Return what is left of a run, or of several, when its rounds are summed up.
 
     Returns
     -------
     xarray.Dataset
-        ``final_accuracy``, ``final_loss`` and ``accuracy_spread`` as of the last look at the test
-        set; ``best_accuracy``, ``best_round``, and ``mean_accuracy`` over all looks, which tells
-        who learns faster; ``mean_age`` and ``max_age``;
-        ``cumulative_variance``; ``jain`` of the deliveries by client; ``mean_staleness`` of the
-        updates applied; ``delivered``, ``refused``, ``alarms``, ``trained``, ``bytes_up`` and
-        ``bytes_down`` in all. Of a file of ``freshband reproduce``, which keeps means over clients
-        in place of every client, those that can be told from it.
+        ``final_accuracy``, ``final_loss`` and ``accuracy_spread`` as of the last evaluation;
+        ``best_accuracy``, ``best_round``, and ``mean_accuracy`` over all evaluations, which tells
+        who learns faster; ``mean_age`` and ``max_age``; ``cumulative_variance``; ``jain`` of the
+        deliveries by client; ``mean_staleness`` of the updates applied; ``delivered``, ``refused``,
+        ``alarms``, ``trained``, ``bytes_up`` and ``bytes_down`` in all. A file of ``freshband
+        reproduce`` has means over clients: of it, those that can be told.
     """
     looked = result.accuracy.notnull()
     looked = looked.any([dim for dim in looked.dims if dim != "round"])

@@ -1,15 +1,15 @@
-"""A training run in a folder: it can be stopped or killed at any moment, and goes on from there.
+"""A training run in a folder: it can be stopped or killed at any moment, and resumed.
 
 The folder holds ``run.json`` (what to run, and how often to save it), ``checkpoints/`` and, when
-all rounds are played, ``result.nc``. A resumed run is bit for bit the one that was never
-interrupted, on a CPU.
+all rounds are played, ``result.nc``. On a CPU a resumed run is, bit for bit, the one that was never
+interrupted.
 
 Examples
 --------
 >>> import tempfile
 >>> from freshband.federated.settings import Training
 >>> folder = tempfile.mkdtemp() + "/mine"
->>> run = start_run(Training(model="mlp", clients=2, rounds=3, scheduler="random"), folder)
+>>> run = start_run(Training(model="mlp", clients=2, rounds=3, policy="random"), folder)
 >>> for record in run:
 ...     if record.round == 2:
 ...         run.stop()
@@ -22,16 +22,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, Unpack
 
 import torch
 import xarray as xr
-from torch import nn
 
-from freshband.channels.base import ChannelModel
 from freshband.errors import FileError, FreshbandError, SequenceError, reason
 from freshband.federated.checkpoint import (
     Checkpoint,
@@ -41,16 +39,15 @@ from freshband.federated.checkpoint import (
     tensors_of,
 )
 from freshband.federated.clients import name_device
-from freshband.federated.data import Dataset
 from freshband.federated.engine import Federation
-from freshband.federated.own_things import check_settings
-from freshband.federated.partition import Partition
+from freshband.federated.own_things import OwnThings, check_settings, given_things
 from freshband.federated.records import RoundRecord, stack_records, unstack_records
 from freshband.federated.result import collect_records, save_training
 from freshband.federated.settings import Training
 from freshband.federated.terms import (
     Terms,
     check_objects,
+    claimed,
     fingerprint,
     read_terms,
     terms_path,
@@ -62,11 +59,6 @@ from freshband.files import make_folder, sweep
 from freshband.parameters import file_path, whole_number
 from freshband.plugins import imported_files, made_with
 
-try:
-    import fcntl
-except ImportError:  # a system without it has nothing as simple that a kill undoes
-    fcntl = None  # type: ignore[assignment]
-
 __all__ = ["Run", "read_rounds", "resume_run", "start_run"]
 
 _STATE, _RECORDS = "federation.", "records."  # whose tensors they are
@@ -76,27 +68,23 @@ class Run:
     """A federation, the records of its rounds, and the folder both are kept in.
 
     Made by `start_run` and `resume_run`. Iterate over it to play the rounds that are left: each
-    record comes after everything due was saved. Leave the loop whenever you like; the folder can
-    be resumed from what is there, and so can the loop.
+    record comes after everything due was saved. Leave the loop whenever you like; the folder can be
+    resumed from what is there, and so can the loop.
 
     Attributes
     ----------
     out : Path
         The folder.
-    settings : Training
-        What is run.
-    federation : Federation
-        As far as it got.
+    settings, federation
+        What is run, and how far it got.
     records : list of RoundRecord
         All rounds so far, also those played before the run was resumed.
     notes : list of str
         What a user should hear: damaged checkpoints, other versions than the run began with.
-    finished : bool
-        All rounds are played, and ``result.nc`` is written.
     stopped : bool
-        The last loop ended because of `stop`.
+        Whether the last loop ended because of `stop`.
     saved_round : int
-        The newest that is safe on the disk; 0 is the state before the first round, -1 none.
+        The newest round that is safe on the disk; 0 is the state before the first, -1 none.
     """
 
     def __init__(
@@ -157,7 +145,7 @@ class Run:
         if self.finished:
             return
         self.stopped = False
-        with _claimed(self.out):
+        with claimed(self.out):
             sweep(self.out, ".*.result.nc", ".run.json.*.tmp", ".*.trial")
             try:
                 yield from self._play()
@@ -195,16 +183,9 @@ class Run:
         tensors = {_STATE + name: tensor for name, tensor in state.items()}
         stacked = stack_records(self.records)
         tensors |= {_RECORDS + name: torch.from_numpy(values) for name, values in stacked.items()}
-        try:
-            save_checkpoint(
-                _checkpoints(self.out),
-                self.round,
-                tensors,
-                {"federation": facts, "versions": versions()},
-                self._terms.keep,
-            )
-        except FileError as error:
-            raise FileError(f"{reason(error)}; {self._what_is_safe()}") from None
+        facts = {"federation": facts, "versions": versions()}
+        with self._telling_what_is_safe():
+            save_checkpoint(_checkpoints(self.out), self.round, tensors, facts, self._terms.keep)
         self.saved_round = self.round
 
     def _save_if_possible(self) -> None:
@@ -216,22 +197,22 @@ class Run:
                 self.notes.append(str(error))
 
     def _write_result(self) -> None:
+        device = name_device(self.federation.dataset.train_images.device)
+        with self._telling_what_is_safe():
+            result = collect_records(self.records, self.settings, device=device)
+            save_training(result, self.result_path)
+
+    @contextmanager
+    def _telling_what_is_safe(self) -> Iterator[None]:
+        """Add to an error in writing which round the run can be resumed from."""
         try:
-            save_training(self._collected(), self.result_path)
+            yield
         except FileError as error:
-            raise FileError(f"{reason(error)}; {self._what_is_safe()}") from None
-
-    def _collected(self) -> xr.Dataset:
-        device = self.federation.dataset.train_images.device
-        return collect_records(self.records, self.settings, device=name_device(device))
-
-    def _what_is_safe(self) -> str:
-        if self.saved_round < 0:
-            return "no round was saved"
-        return (
-            f"round {self.saved_round} of {self.settings.rounds} is safe: "
-            f"go on from it with {_how_to_resume(self.out)}"
-        )
+            safe = "no round was saved"
+            if self.saved_round >= 0:
+                safe = f"round {self.saved_round} of {self.settings.rounds} is safe: go on from it "
+                safe += f"with {_how_to_resume(self.out)}"
+            raise FileError(f"{reason(error)}; {safe}") from None
 
 
 def start_run(
@@ -240,10 +221,7 @@ def start_run(
     *,
     checkpoint_every: int = 10,
     keep: int = 2,
-    dataset: Dataset | None = None,
-    model: nn.Module | None = None,
-    channels: ChannelModel | None = None,
-    partition: Partition | None = None,
+    **own: Unpack[OwnThings],
 ) -> Run:
     """Begin a run in a folder of its own; iterate over what is returned to play it.
 
@@ -252,36 +230,30 @@ def start_run(
     settings : Training
         What to run.
     out : path
-        Its folder; made if need be.
+        The folder of the run, made if it is not there. It must not hold a run already.
     checkpoint_every : int >= 1, default 10
-        Rounds between two checkpoints. The last round always has one.
+        The number of rounds between two checkpoints. The last round always has one.
     keep : int >= 1, default 2
-        Checkpoints to keep.
-    dataset, model, channels, partition : optional
-        Objects of one's own, as in `Federation`; `resume_run` must be given the same.
-
-    Raises
-    ------
-    FileError
-        If the folder holds a run already, cannot be written, or has no room for a checkpoint.
-    ParameterError
-        If a value is out of range or does not fit the others.
+        The number of checkpoints to keep.
+    **own
+        ``dataset``, ``model``, ``channels``, ``partition`` and ``algorithm`` of your own, as in
+        `Federation`; `resume_run` must be given the same.
     """
-    home = file_path("out", out)
-    own = _given(dataset=dataset, model=model, channels=channels, partition=partition)
+    home, given = file_path("out", out), given_things(**own)
     terms = Terms(
         settings=check_settings(settings),
         checkpoint_every=whole_number("checkpoint_every", checkpoint_every, at_least=1),
         keep=whole_number("keep", keep, at_least=1),
-        objects={name: fingerprint(value) for name, value in own.items()},
+        objects={name: fingerprint(value) for name, value in given.items()},
         versions=versions(),
         imported=[str(path) for path in imported_files()],
     )
     make_folder(home)  # before anything is loaded
     _refuse_run(home)
-    run = Run(home, terms, Federation(settings, **own))
-    try:
-        with _claimed(home):
+    run = Run(home, terms, Federation(settings, **given))
+    with ExitStack() as undoing:
+        undoing.callback(run.close)
+        with claimed(home):
             _refuse_run(home)
             write_terms(home, terms)
             try:
@@ -289,80 +261,37 @@ def start_run(
             except FileError:
                 terms_path(home).unlink(missing_ok=True)
                 raise
-    except BaseException:
-        run.close()
-        raise
+        undoing.pop_all()
     return run
 
 
-def resume_run(
-    out: str | os.PathLike[str],
-    *,
-    dataset: Dataset | None = None,
-    model: nn.Module | None = None,
-    channels: ChannelModel | None = None,
-    partition: Partition | None = None,
-) -> Run:
+def resume_run(out: str | os.PathLike[str], **own: Unpack[OwnThings]) -> Run:
     """Go on with a run from its newest checkpoint that is whole.
 
-    A run that was killed before its first checkpoint begins anew. A finished one has its records
-    and yields nothing.
-
-    Parameters
-    ----------
-    out : path
-        The run's folder.
-    dataset, model, channels, partition : optional
-        What `start_run` was given.
-
-    Raises
-    ------
-    FileError
-        If the folder holds no run, or none of its checkpoints can be used.
-    ParameterError
-        If other objects are given than `start_run` was.
+    A run that was killed before its first checkpoint begins again. A finished one has its records
+    and yields nothing. ``own`` is what `start_run` was given. A `FileError` says if the folder
+    holds no run, or none of its checkpoints can be used.
     """
-    home = file_path("out", out)
+    home, given = file_path("out", out), given_things(**own)
     terms = read_terms(home)
-    own = _given(dataset=dataset, model=model, channels=channels, partition=partition)
-    check_objects(own, terms)
+    check_objects(given, terms)
     notes = [*terms.notes, *version_notes(terms)]
     with made_with(terms_path(home), {"imported": terms.imported}):
         if not has_checkpoint(_checkpoints(home)):
-            return Run(home, terms, Federation(terms.settings, **own), notes=notes)
+            return Run(home, terms, Federation(terms.settings, **given), notes=notes)
         found = load_checkpoint(_checkpoints(home))
         notes += [f"damaged checkpoint, not used: {which}" for which in found.damaged]
-        federation, records = _restore(home, terms, found, own)
+        records = _records_of(home, terms, found)
+        facts = {**found.facts.get("federation", {}), "settings": terms.settings.model_dump()}
+        federation = Federation.restore(tensors_of(found.tensors, _STATE), facts, **given)
     return Run(home, terms, federation, records, notes, found.round)
-
-
-def _restore(
-    home: Path, terms: Terms, found: Checkpoint, own: Mapping[str, Any]
-) -> tuple[Federation, list[RoundRecord]]:
-    records = _records_of(home, terms, found)
-    facts = found.facts.get("federation", {}) | {"settings": terms.settings.model_dump(mode="json")}
-    return Federation.restore(tensors_of(found.tensors, _STATE), facts, **own), records
 
 
 def read_rounds(out: str | os.PathLike[str]) -> xr.Dataset:
     """Return the rounds a run has played so far, as of its newest checkpoint that is whole.
 
+    They are as `freshband.federated.result.collect_records` has them, with the versions of the run.
     The run may go on meanwhile, and nothing it trains with is loaded.
-
-    Parameters
-    ----------
-    out : path
-        The run's folder.
-
-    Returns
-    -------
-    xarray.Dataset
-        As `freshband.federated.result.collect_records` has it, with the versions of the run.
-
-    Raises
-    ------
-    FileError
-        If the folder holds no run, none of its checkpoints can be used, or no round was saved.
     """
     home = file_path("out", out)
     terms = read_terms(home)
@@ -391,10 +320,6 @@ def _records_of(home: Path, terms: Terms, found: Checkpoint) -> list[RoundRecord
         raise FileError(f"cannot read the records of {where}: {reason(error)}") from None
 
 
-def _given(**objects: Any) -> dict[str, Any]:
-    return {name: value for name, value in objects.items() if value is not None}
-
-
 # ---------------------------------------------------------------------------------- the folder
 
 
@@ -419,25 +344,3 @@ def _refuse_run(home: Path) -> None:
         )
     if (home / "result.nc").exists():
         raise FileError(f"{home} already holds a result.nc: give another folder")
-
-
-@contextmanager
-def _claimed(home: Path) -> Iterator[None]:
-    """Have the folder for oneself; the system gives it back when the process dies, however."""
-    if fcntl is None:
-        yield
-        return
-    try:
-        handle = os.open(home, os.O_RDONLY)
-    except OSError as error:
-        raise FileError(f"cannot open {home}: {reason(error)}") from None
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise FileError(f"{home} is in use: its run goes on elsewhere") from None
-        except OSError:
-            pass  # a file system without locks keeps nobody out
-        yield
-    finally:
-        os.close(handle)

@@ -1,11 +1,12 @@
-"""The server of a federated round, whatever carries the models: in one process, or over a network.
+"""The server of a federated round, in one process or over a network.
 
 A round is three calls:
 
 1. `FederatedServer.plan` gives every client a channel and says who gets the model,
 2. `FederatedServer.hand_out` notes whom it went to; they train, and what they send is pending,
-3. `FederatedServer.finish` is told what got through. It refuses what no model can take, shortens
-   what is too long, applies the rest, lets the scheduler learn, and values the clients.
+3. `FederatedServer.finish` is told what got through. It refuses updates that are not finite,
+   shortens those that are too long, applies the rest, lets the scheduler learn, and values the
+   clients.
 
 What the server knows changes in `finish` alone: a round that broke off before can be played again.
 """
@@ -24,8 +25,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from freshband.aoi import age_variance
 from freshband.coordinator import Coordinator
-from freshband.errors import ParameterError
-from freshband.federated.algorithms import Algorithm, Arrivals, served_model
+from freshband.errors import ParameterError, RuleError, shown
+from freshband.federated.algorithms import Algorithm, Arrivals
 from freshband.federated.records import RoundRecord
 from freshband.federated.settings import Training
 from freshband.federated.state import Pending, ServerState, copy_into
@@ -39,24 +40,12 @@ AlterUpdate = Callable[[int, int, torch.Tensor], Any]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plan:
-    """What the server wants of a round.
-
-    Attributes
-    ----------
-    round : int
-        Counted from 1.
-    assignment : int64 array, shape (M,)
-        Channel of each client, -1 for none.
-    receivers : int64 array
-        Clients that get the model and train on it.
-    further : int64 array
-        Clients that go on training from where they are, while their update waits.
-    """
+    """What the server wants of a round, which is counted from 1."""
 
     round: int
-    assignment: NDArray[np.int64]
-    receivers: NDArray[np.int64]
-    further: NDArray[np.int64]
+    assignment: NDArray[np.int64]  # (M,), the channel of each client, -1 for none
+    receivers: NDArray[np.int64]  # clients that get the model and train on it
+    further: NDArray[np.int64]  # clients that go on training while their update waits
 
 
 class FederatedServer:
@@ -66,47 +55,35 @@ class FederatedServer:
     ----------
     model : tensor, shape (P,)
         The initial model; it becomes the server's own.
-    coordinator : Coordinator
-        Who plans.
-    algorithm : Algorithm
-        What becomes of what got through.
+    coordinator, algorithm : Coordinator and Algorithm
+        Who plans the channels, and what makes a new model of the updates that arrived.
     rounds : int >= 1
-        T.
+        The number of rounds T.
     client_lr : float > 0
-        `η`.
+        `η`, the clients' step.
     payload : int
-        Bytes of a model on its way.
+        The number of bytes of a model on its way.
     weights : array of float >= 0, shape (M,), optional
         `ζ`, equal by default; scaled to sum to 1.
     valuation : Valuation, optional
         Values the clients, for ``+priority`` and contribution weights.
     keeps_models : bool, default True
         Whether the valuation keeps the clients' models, to leave them out one by one.
-    local_rounds : int >= 1, default 1
-        Rounds a client works on a model it was given.
+    local_rounds : int >= 1, optional
+        The number of rounds a client works on a model; by default as the algorithm has it.
     clip_norm : float > 0, optional
         Longest change of the model one update may ask for; longer ones are shortened.
     alter_update : callable, optional
         ``alter_update(round, client, update)`` sees every update that gets through and may return
         another in its place.
 
-    Examples
-    --------
-    >>> from freshband.federated.algorithms import build_algorithm
-    >>> server = FederatedServer(
-    ...     torch.zeros(2),
-    ...     coordinator=Coordinator("random", n_clients=2, n_channels=3),
-    ...     rounds=9,
-    ...     algorithm=build_algorithm(Training(client_lr=0.5)),
-    ...     client_lr=0.5,
-    ...     payload=8,
-    ... )
-    >>> plan = server.plan()
-    >>> version = server.hand_out(plan.receivers.tolist())
-    >>> sent = {client: Pending(torch.ones(2), version) for client in range(2)}
-    >>> record = server.finish(plan, [True, None], sent)  # nothing is known of client 1
-    >>> record.delivered.tolist(), server.state.model
-    ([True, False], tensor([-0.5000, -0.5000]))
+    Examples -------- >>> from freshband.federated.algorithms.renorm import Renorm >>> planner =
+    Coordinator("random", n_clients=2, n_channels=3) >>> server = FederatedServer( ...
+    torch.zeros(2), coordinator=planner, algorithm=Renorm(), rounds=9, client_lr=0.5, payload=8 ...
+    ) >>> plan = server.plan() >>> version = server.hand_out(plan.receivers.tolist()) >>> sent =
+    {client: Pending(torch.ones(2), version) for client in range(2)} >>> record =
+    server.finish(plan, [True, None], sent)  # nothing is known of client 1 >>>
+    record.delivered.tolist(), server.state.model ([True, False], tensor([-0.5000, -0.5000]))
     """
 
     def __init__(
@@ -121,7 +98,7 @@ class FederatedServer:
         weights: ArrayLike | None = None,
         valuation: Valuation | None = None,
         keeps_models: bool = True,
-        local_rounds: int = 1,
+        local_rounds: int | None = None,
         clip_norm: float | None = None,
         alter_update: AlterUpdate | None = None,
     ) -> None:
@@ -130,7 +107,8 @@ class FederatedServer:
         n_clients = coordinator.n_clients
         self.coordinator, self.algorithm, self.valuation = coordinator, algorithm, valuation
         self.rounds = whole_number("rounds", rounds, at_least=1)
-        self.client_lr, self.local_rounds, self.clip_norm = client_lr, local_rounds, clip_norm
+        self.client_lr, self.clip_norm = client_lr, clip_norm
+        self.local_rounds = algorithm.training_rounds if local_rounds is None else local_rounds
         self.payload = payload + 8 * (valuation is not None)  # an error, or a weight
         self.scheduler_seconds = 0.0  # of the present round
         self._alter = alter_update
@@ -141,18 +119,19 @@ class FederatedServer:
             round=0,
             version=0,
             model=model,
-            memory=algorithm.open_memory(model),
+            memory=algorithm.start(model),
             receivers=np.ones(n_clients, np.bool_),
             weights=_read_weights(weights, n_clients),
-            worked=np.zeros(n_clients if local_rounds > 1 else 0, np.int64),
+            worked=np.zeros(n_clients if self.local_rounds > 1 else 0, np.int64),
         )
+        self.state.to_tensors()  # whatever a rule remembers can be saved
         if valuation is not None:
             valuation.open(model, keeps_models=keeps_models)
 
     @property
     def served(self) -> torch.Tensor:
         """The model the server hands out at present."""
-        return served_model(self.state.model, self.state.memory)
+        return self.algorithm.serve(self.state.model, self.state.memory)
 
     # ------------------------------------------------------------------------------ a round
 
@@ -191,19 +170,8 @@ class FederatedServer:
     ) -> RoundRecord:
         """Make a new model of what got through; return what happened.
 
-        Parameters
-        ----------
-        plan : Plan
-            Of this round.
-        outcome : sequence of bool or None, shape (M,)
-            True delivered, False lost, None unknown.
-        pending : mapping of int to Pending
-            The updates of those that were delivered, at least.
-
-        Returns
-        -------
-        RoundRecord
-            Nobody has looked at the model yet, nor at the clock.
+        ``outcome`` is True for delivered, False for lost and None for unknown, by client;
+        ``pending`` holds at least the updates of those that were delivered.
         """
         state, n_clients = self.state, len(outcome)
         arrived = {client: pending[client] for client, yes in enumerate(outcome) if yes}
@@ -214,7 +182,7 @@ class FederatedServer:
         for client, sent in taken.items():
             staleness[client] = state.version - sent.version
         weights = state.weights.copy()
-        steps, passed = self.algorithm.apply(
+        moved = self.algorithm.apply(
             state.model,
             state.memory,
             Arrivals(
@@ -223,11 +191,13 @@ class FederatedServer:
                 {c: sent.trained for c, sent in taken.items() if sent.trained is not None},
                 staleness,
                 weights,
+                self.client_lr,
                 plan.round,
             ),
         )
+        steps, passed = _check_move(self.algorithm, moved, n_clients)
         began = time.perf_counter()
-        # A refused update tells nothing of the channel's trade, and its client stays as old.
+        # A refused update says nothing about the channel, and its client's age goes on.
         alarm = self.coordinator.observe(
             [None if no else yes for yes, no in zip(outcome, refused, strict=True)]
         )
@@ -235,7 +205,7 @@ class FederatedServer:
         if self.valuation is not None:
             state.weights = self.valuation.take(plan.round, taken, weights).copy()
         state.receivers[list(self._received - self._released)] = False
-        # Who was refused gets the model too, or would send the same for ever.
+        # A client that was refused gets the model too; otherwise it would send the same again.
         state.receivers |= delivered | refused
         if len(state.worked):
             state.worked[list(self._received)] = 1
@@ -319,13 +289,7 @@ class FederatedServer:
         return {**self.state.to_tensors(), **valued}
 
     def restore(self, tensors: Mapping[str, torch.Tensor], round: int, version: int) -> None:
-        """Take back what `to_tensors` returned.
-
-        Raises
-        ------
-        KeyError, ValueError, FileError
-            If something is missing, or belongs to another problem.
-        """
+        """Take back what `to_tensors` returned; an error says what does not fit."""
         data = tensors["coordinator"].numpy().tobytes()
         saved, mine = Coordinator.from_bytes(data, "its coordinator"), self.coordinator
         for name in ("n_clients", "n_channels", "seed", "run", "horizon"):
@@ -345,17 +309,31 @@ def parts_of(settings: Training, n_channels: int) -> dict[str, Any]:
     rule = settings.contribution_rule
     return {
         "coordinator": Coordinator(
-            settings.policy(), settings.clients, n_channels, settings.seed,
+            settings.build_policy(), settings.clients, n_channels, settings.seed,
             run=settings.run, horizon=settings.rounds,
         ),
         "rounds": settings.rounds,
         "valuation": None if rule is None else Valuation(
-            settings.clients, settings.client_lr, rule=rule, loo=settings.loo,
-            cold_start=settings.cold_start, weigh=settings.weights == "contribution",
+            settings.clients, settings.client_lr, rule=rule, options=settings.valuing,
+            weigh=settings.weights == "contribution",
         ),
-        "local_rounds": settings.local_rounds,
         "clip_norm": settings.clip_norm,
     }  # fmt: skip
+
+
+def _check_move(
+    algorithm: Algorithm, moved: Any, n_clients: int
+) -> tuple[NDArray[np.float64], int]:
+    """Return what a rule has returned, or say what is wrong with that of the user's own."""
+    name = f"{type(algorithm).__name__}.apply"
+    if not isinstance(moved, tuple) or len(moved) != 2:
+        raise RuleError(f"{name} must return steps and the versions passed, got {shown(moved)}")
+    steps, passed = moved
+    if not isinstance(steps, np.ndarray) or steps.shape != (n_clients,) or steps.dtype.kind != "f":
+        raise RuleError(f"{name} must return {n_clients} steps as a float array first")
+    if not isinstance(passed, int | np.integer) or passed < 0:
+        raise RuleError(f"{name} must return the versions passed second, got {shown(passed)}")
+    return steps, int(passed)
 
 
 def _read_weights(weights: ArrayLike | None, n_clients: int) -> NDArray[np.float64]:

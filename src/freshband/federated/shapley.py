@@ -15,23 +15,14 @@ __all__ = ["shapley_contributions"]
 
 
 def shapley_contributions(federation: Federation) -> NDArray[np.float64]:
-    """Return each client's Shapley value in the server's next step, equation (32).
+    """Return each client's Shapley value in the server's next step, equation (32), shape (M,).
 
     The players are the clients, with the gradients the server last received of them. A coalition
-    moves the present model by the weighted mean of its members' gradients,
-    `w - η Σ_{i in S} ζ_i G_i / Σ_{i in S} ζ_i`, and is worth the accuracy of the result on the
-    validation samples of all clients together; the empty one does not move. Values add up to what
-    everybody gains together. The cheap contributions (33) can be compared with these.
-
-    Parameters
-    ----------
-    federation : Federation
-        One that computes contributions, of at most 16 clients: all `2^M` coalitions are tried.
-
-    Returns
-    -------
-    float64 array, shape (M,)
-        May be negative.
+    moves the present model by the weighted mean of its members' gradients, `w - η Σ_{i in S} ζ_i
+    G_i / Σ_{i in S} ζ_i`, and is worth the accuracy of the result on the validation samples of all
+    clients together; the empty one does not move. Values add up to what everybody gains together,
+    and may be negative. The cheap contributions (33) can be compared with these. The federation
+    must compute contributions and have at most 16 clients, because all `2^M` coalitions are tried.
 
     Examples
     --------

@@ -1,11 +1,13 @@
-"""What ``run.json`` says: the terms a run began under, which a resumed one has to meet."""
+"""The folder of a run: the terms in ``run.json``, and who may write there."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,9 +24,15 @@ from freshband.parameters import whole_number
 from freshband.plugins import made_with
 from freshband.sealed import versions_of
 
+try:
+    import fcntl
+except ImportError:  # a system without it has nothing as simple that a kill undoes
+    fcntl = None  # type: ignore[assignment]
+
 __all__ = [
     "Terms",
     "check_objects",
+    "claimed",
     "fingerprint",
     "read_terms",
     "terms_path",
@@ -40,20 +48,8 @@ _FORMAT: Final = "freshband run 1"
 class Terms:
     """What a run began under.
 
-    Attributes
-    ----------
-    settings : Training
-        What to run.
-    checkpoint_every, keep : int >= 1
-        Rounds between two checkpoints, and how many of these to keep.
-    objects : mapping of str
-        Fingerprints of what the caller gave in place of a name, such as a data set.
-    versions : mapping of str
-        Of Python and the libraries that compute.
-    imported : sequence of str, default ()
-        The user's own files that were imported.
-    notes : sequence of str, default ()
-        What reading them found out: recordings that had moved.
+    ``objects`` are fingerprints of what the caller gave in place of a name, ``imported`` the user's
+    own files, and ``notes`` what reading them found out: recordings that had moved.
     """
 
     settings: Training
@@ -66,12 +62,12 @@ class Terms:
 
 
 def terms_path(home: Path) -> Path:
-    """Return where a run's folder keeps them."""
+    """Return the file in a run's folder that holds its terms."""
     return home / "run.json"
 
 
 def write_terms(home: Path, terms: Terms) -> None:
-    """Write them completely or not at all."""
+    """Write the terms of a run, completely or not at all."""
     body = {
         "format": _FORMAT,
         "settings": terms.settings.model_dump(mode="json"),
@@ -118,7 +114,7 @@ def read_terms(home: Path) -> Terms:
 
 
 def versions() -> dict[str, str]:
-    """Return what runs now."""
+    """Return the versions of Python and the libraries now."""
     found: dict[str, str] = json.loads(versions_of(LIBRARIES))
     return found
 
@@ -144,7 +140,7 @@ def check_objects(own: Mapping[str, Any], terms: Terms) -> None:
 
 
 def fingerprint(value: object) -> str:
-    """Return what tells an object from another of its kind; weights of a model do not count."""
+    """Return what distinguishes an object of its kind; a model's weights do not count."""
     digest = hashlib.sha256()
     if isinstance(value, Dataset):
         parts = [value.train_images, value.train_labels, value.test_images, value.test_labels]
@@ -162,3 +158,25 @@ def fingerprint(value: object) -> str:
     elif isinstance(value, BaseModel):
         digest.update(value.model_dump_json().encode())
     return f"{type(value).__name__} {digest.hexdigest()[:16]}"
+
+
+@contextmanager
+def claimed(home: Path) -> Iterator[None]:
+    """Keep other processes out of a folder; the system lets them in when this one dies."""
+    if fcntl is None:
+        yield
+        return
+    try:
+        handle = os.open(home, os.O_RDONLY)
+    except OSError as error:
+        raise FileError(f"cannot open {home}: {reason(error)}") from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FileError(f"{home} is in use: its run goes on elsewhere") from None
+        except OSError:
+            pass  # a file system without locks keeps nobody out
+        yield
+    finally:
+        os.close(handle)

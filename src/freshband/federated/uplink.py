@@ -31,7 +31,7 @@ class Uplink(Protocol):
 
     @property
     def deadline(self) -> float:
-        """Seconds a round waits for answers, at most."""
+        """The longest time a round waits for answers, in seconds."""
         ...
 
     @property
@@ -61,7 +61,7 @@ class Uplink(Protocol):
         Returns
         -------
         sequence of bool or None, shape (n_clients,)
-            True delivered, False lost, None unknown. True only where ``arrived``.
+            True delivered, which takes ``arrived``, False lost, None unknown.
         """
         ...
 
@@ -70,18 +70,18 @@ class SimulatedUplink:
     """Updates reach the server over Flower and count once a simulated channel lets them through.
 
     The server keeps what it has in hand until then, as the client of the paper keeps its update.
-    With the same settings as ``freshband train`` the run is the same, round for round.
+    With the settings of ``freshband train`` the run is the same, round for round.
 
     Parameters
     ----------
     channels : str or ChannelModel
-        What the air does.
+        The channel environment.
     rounds : int >= 1
-        Horizon T.
+        The number of rounds T.
     seed, run : int >= 0, default 0
-        As everywhere: the same numbers give the same air.
+        The same numbers give the same channel states.
     deadline : float > 0, default 600
-        Seconds to wait for a client's training; who takes longer counts as unknown.
+        Seconds to wait for a client's training; a client that takes longer counts as unknown.
 
     Examples
     --------
@@ -130,16 +130,16 @@ class SimulatedUplink:
 
 @dataclasses.dataclass(frozen=True)
 class DeadlineUplink:
-    """A real link: delivered is what arrived before the round's deadline.
+    """A real link: an update is delivered if it arrived before the round's deadline.
 
     Parameters
     ----------
     n_channels : int >= 1
-        N: interfaces, frequencies or gateways a client can be told to send on.
+        The number N of interfaces, frequencies or gateways on which a client can be told to send.
     deadline : float > 0
-        Seconds from the start of a round. A round ends sooner if everybody is heard.
+        The number of seconds from the start of a round; it ends sooner if everybody is heard.
     resends : bool, default True
-        Ask clients whose update is overdue to send it again on the channel of the new round.
+        Whether clients whose update is overdue send it again on the channel of the new round.
 
     Examples
     --------

@@ -12,10 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from freshband.errors import ParameterError
-from freshband.federated.aggregation import client_weights
 from freshband.federated.contribution import (
-    ColdStart,
-    LeaveOneOut,
+    ValuationOptions,
+    client_weights,
     fedce_contributions,
     fill_unheard,
 )
@@ -29,52 +28,29 @@ __all__ = ["Valuation"]
 class Valuation:
     """Keeps every client's last gradient and error, and values the clients by them.
 
-    Parameters
-    ----------
-    n_clients : int >= 1
-        M.
-    client_lr : float > 0
-        `η`, which turns the way a client went into a gradient.
-    rule : {"paper", "fedce"}, default "paper"
-        How contributions are computed.
-    cold_start : {"mean", "max", "zero"}, default "mean"
-        The contribution of a client never heard.
-    weigh : bool, default False
-        Whether clients also weigh by contribution in the aggregation (43).
-    loo : {"global_minus", "buffer", "literal"}, default "global_minus"
-        How one client is left out.
-
-    Attributes
-    ----------
-    contributions, errors : float64 arrays, shape (M,)
-        `C` (33), and the error last reported by each client (35).
-    heard : bool array, shape (M,)
-        Who delivered anything yet.
-    worth : float64 array, shape (M,)
-        FedCE's sum over rounds.
-    gradients, models : tensors, shape (M, P)
-        What the server last received of each client; no rows of models where clients keep their
-        own.
+    ``client_lr`` is `η`, which turns the way a client went into a gradient; ``rule`` is how
+    contributions are computed, ``options`` what else decides them, and with ``weigh`` clients also
+    weigh by contribution in the aggregation (43).
     """
 
     n_clients: int
     client_lr: float
     rule: Literal["paper", "fedce"] = dataclasses.field(default="paper", kw_only=True)
-    cold_start: ColdStart = dataclasses.field(default="mean", kw_only=True)
     weigh: bool = dataclasses.field(default=False, kw_only=True)
-    loo: LeaveOneOut = dataclasses.field(default="global_minus", kw_only=True)
+    options: ValuationOptions = dataclasses.field(default=ValuationOptions(), kw_only=True)
 
     def __post_init__(self) -> None:
         if self.rule not in ("paper", "fedce"):
             raise ParameterError(f"rule must be 'paper' or 'fedce', got {self.rule!r}")
-        self.contributions: NDArray[np.float64] = np.ones(self.n_clients)
-        self.errors: NDArray[np.float64] = np.ones(self.n_clients)
+        self.contributions: NDArray[np.float64] = np.ones(self.n_clients)  # `C` (33)
+        self.errors: NDArray[np.float64] = np.ones(self.n_clients)  # last reported (35)
         self.heard: NDArray[np.bool_] = np.zeros(self.n_clients, np.bool_)
-        self.worth: NDArray[np.float64] = np.zeros(self.n_clients)
+        self.worth: NDArray[np.float64] = np.zeros(self.n_clients)  # FedCE's sum over rounds
+        # (M, P), last received of each client; no rows of models where clients keep their own
         self.gradients = self.models = torch.zeros(0, 0)
 
     def open(self, model: torch.Tensor, *, keeps_models: bool) -> None:
-        """Make room for what clients will send, rows like the model."""
+        """Allocate rows like the model for what clients will send."""
         self.gradients = model.new_zeros(self.n_clients, len(model))
         self.models = model.new_zeros(self.n_clients if keeps_models else 0, len(model))
 
@@ -82,7 +58,7 @@ class Valuation:
         self, model: torch.Tensor, weights: NDArray[np.float64], who: NDArray[np.int64]
     ) -> torch.Tensor:
         """Return the model without each of the clients ``who`` (42), shape (len(who), P)."""
-        return models_without(model, self.models, weights, self.heard, who, self.loo)
+        return models_without(model, self.models, weights, self.heard, who, self.options.loo)
 
     def take(
         self, round: int, delivered: Mapping[int, Pending], weights: NDArray[np.float64]
@@ -95,13 +71,13 @@ class Valuation:
             self.heard[client] = True
             if not math.isnan(sent.error):
                 self.errors[client] = sent.error
-        distances = distances_to_rest(self.gradients, weights, self.loo)
+        distances = distances_to_rest(self.gradients, weights, self.options.loo)
         if self.rule == "fedce":
             self.worth += fedce_contributions(distances, self.errors, self.heard)
             worth = self.worth / round
         else:
             worth = distances * self.errors
-        self.contributions = fill_unheard(worth, self.heard, self.cold_start)
+        self.contributions = fill_unheard(worth, self.heard, self.options.cold_start)
         return client_weights(self.contributions) if self.weigh else weights
 
     def to_tensors(self) -> dict[str, torch.Tensor]:

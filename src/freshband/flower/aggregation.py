@@ -12,7 +12,6 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from freshband.errors import ParameterError
-from freshband.federated.algorithms import build_algorithm
 from freshband.federated.settings import Training
 from freshband.flower.wire import Arrays, to_arrays, to_record
 
@@ -24,7 +23,7 @@ class PaperAggregation:
 
     def __init__(self, settings: Training) -> None:
         self.settings = settings
-        self.rule = build_algorithm(settings)
+        self.rule = settings.build_algorithm()
 
     def configure(
         self, round: int, model: ArrayRecord, grid: Grid, nodes: Sequence[int]

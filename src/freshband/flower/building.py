@@ -13,6 +13,7 @@ from flwr.serverapp import Grid
 from freshband.errors import ParameterError
 from freshband.federated.server import parts_of
 from freshband.federated.settings import Training
+from freshband.federated.spelling import FORMER
 from freshband.federated.uplink import SimulatedUplink, Uplink
 from freshband.flower.aggregation import PaperAggregation, StrategyAggregation
 from freshband.flower.server import AsyncRounds, Evaluate
@@ -36,7 +37,7 @@ def read_training(run_config: Mapping[str, Any]) -> Training:
     chosen: dict[str, Any] = {}
     for key, value in run_config.items():
         name, dot, option = key.replace("-", "_").partition(".")
-        if name not in Training.model_fields or value == "":
+        if name not in {*Training.model_fields, *FORMER} or value == "":
             continue
         if dot:
             chosen.setdefault(name, {})[option] = value
@@ -64,23 +65,23 @@ def build_rounds(
     settings : Training
         Policy, channels, algorithm, contributions, rounds and seed.
     grid, model, evaluate, checkpoint
-        As for `AsyncRounds`.
+        The same as for `AsyncRounds`.
     uplink : Uplink, optional
         By default the channels of the settings, simulated.
     aggregation : StrategyAggregation, optional
         By default the algorithm of the settings.
     sizes : array, optional
-        Samples of each client, for ``weights="size"``.
+        The number of samples of each client, for ``weights="size"``.
     **options
-        What else `AsyncRounds` takes.
+        Further arguments of `AsyncRounds`.
     """
     link = uplink or SimulatedUplink(
         settings.build_channels(), settings.rounds, settings.seed, settings.run
     )
-    if settings.contribution_rule is not None and settings.loo != "global_minus":
+    if settings.contribution_rule is not None and settings.valuing.loo != "global_minus":
         raise ParameterError(
             f"loo must be 'global_minus' over Flower, where clients leave themselves out, got "
-            f"{settings.loo!r}"
+            f"{settings.valuing.loo!r}"
         )
     if settings.weights == "size" and sizes is None:
         raise ParameterError("weights='size' needs the sizes of the clients")
@@ -97,6 +98,7 @@ def build_rounds(
         weights=np.asarray(sizes) if settings.weights == "size" else None,
         evaluate=examine,
         checkpoint=checkpoint,
+        local_rounds=settings.build_algorithm().training_rounds,
         **parts_of(settings, link.n_channels),
         **options,
     )

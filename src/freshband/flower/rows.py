@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from freshband.federated.algorithms import Arrivals
+from freshband.federated.algorithms import Algorithm, Arrivals
 from freshband.flower.aggregation import StrategyAggregation
 from freshband.flower.wire import Arrays, Update, widened
 
@@ -75,7 +75,7 @@ def _in_row(like: NDArray[Any]) -> bool:
 
 
 @dataclasses.dataclass(eq=False)
-class StrategyRule:
+class StrategyRule(Algorithm):
     """A server rule that lets a strategy make the model.
 
     A stale update began from an older model than the server has now, so it is moved to the present
@@ -87,15 +87,14 @@ class StrategyRule:
     rows: Rows
     held: Mapping[int, Update]  # by client, as the loop keeps them
     starts: Mapping[int, Arrays]  # the models they began from, by version
-    everybody_trains: bool = False
-    needs_models: bool = True
 
-    def open_memory(self, model: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return nothing: the strategy has its own memory."""
-        return {}
+    @property
+    def needs_models(self) -> bool:
+        """A strategy is handed models."""
+        return True
 
     def apply(
-        self, model: torch.Tensor, memory: dict[str, torch.Tensor], arrivals: Arrivals
+        self, model: torch.Tensor, memory: Any, arrivals: Arrivals
     ) -> tuple[NDArray[np.float64], int]:
         """Let the strategy make a new model; the steps of updates are unknown."""
         before, trained = self.rows.arrays(model), []

@@ -56,7 +56,7 @@ def draw_training(result: xr.Dataset) -> Figure:
         axes.set_xlabel("round")
         tidy_axes(axes)
     _bars(participation, result.participation.values)
-    _head(figure, settings, f"{settings.policy().name}, {result.sizes['round']} rounds")
+    _head(figure, settings, f"{settings.build_policy().name}, {result.sizes['round']} rounds")
     return figure
 
 

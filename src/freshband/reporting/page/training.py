@@ -77,9 +77,9 @@ def show_training(result: xr.Dataset, path: Path, title: str) -> parts.Part:
 def _policy_of(config: dict[str, Any]) -> str:
     """Return the policy's name, also of a policy that is not registered here."""
     try:
-        return Training.as_stored(config).policy().name
+        return Training.as_stored(config).build_policy().name
     except FreshbandError:
-        return "+".join(str(config[name]) for name in ("scheduler", "matching") if config[name])
+        return "+".join(str(config[name]) for name in ("policy", "matching") if config[name])
 
 
 def training_defaults() -> dict[str, Any]:

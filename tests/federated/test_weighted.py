@@ -1,4 +1,4 @@
-"""Aggregation weights, steps and staleness, by hand-worked numbers (T12)."""
+"""Weights of clients, steps of the weighted means and staleness, by hand-worked numbers (T12)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,30 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike, NDArray
 
 from freshband.errors import ParameterError
-from freshband.federated.aggregation import (
-    AGGREGATIONS,
-    client_weights,
-    staleness_weight,
-    update_steps,
-)
+from freshband.federated.algorithms import build_algorithm
+from freshband.federated.algorithms.fedasync import FedAsync
+from freshband.federated.algorithms.fedavg import WEIGHTINGS
+from freshband.federated.algorithms.fedbuff import FedBuff
+from freshband.federated.algorithms.weighted import WeightedMean
+from freshband.federated.contribution import client_weights
 
 ZETA = [0.5, 0.25, 0.125, 0.125]
 ARRIVED = [True, False, True, False]
+
+
+def update_steps(
+    weights: ArrayLike,
+    delivered: ArrayLike,
+    client_lr: float,
+    rule: str = "renorm",
+    **options: float,
+) -> NDArray[np.float64]:
+    mean = build_algorithm(rule, options)
+    assert isinstance(mean, WeightedMean)
+    return mean.steps(weights, delivered, client_lr)
 
 
 def test_weights_are_shares_of_all_contributions() -> None:
@@ -66,7 +79,7 @@ def test_fixed_is_the_best_multiple_of_a_mean_of_orthogonal_updates(m: int, data
     assert best == pytest.approx(arrived.sum() / m)
 
 
-@pytest.mark.parametrize("rule", AGGREGATIONS)
+@pytest.mark.parametrize("rule", WEIGHTINGS)
 def test_nobody_arrived_moves_nothing(rule: Any) -> None:
     assert update_steps(ZETA, [False] * 4, 0.1, rule=rule).tolist() == [0, 0, 0, 0]
 
@@ -76,11 +89,13 @@ def test_arrivals_without_weight_share_equally() -> None:
     assert steps == pytest.approx([0, 0.05, 0.05])
 
 
-def test_staleness_weights() -> None:
-    assert staleness_weight([0, 1, 8], a=0.5).tolist() == pytest.approx([1, 2**-0.5, 1 / 3])
-    hinge = staleness_weight([0, 4, 5, 14], "hinge", a=0.5, b=4)
-    assert hinge.tolist() == pytest.approx([1, 1, 1 / 1.5, 1 / 6])
-    assert staleness_weight([0, 9], "constant").tolist() == [1, 1]
+@pytest.mark.parametrize("rule", [FedAsync, FedBuff])
+def test_staleness_weights(rule: Any) -> None:
+    missed = np.array([-1, 0, 1, 8])
+    assert rule(staleness_a=0.5).discount(missed) == pytest.approx([1, 1, 2**-0.5, 1 / 3])
+    hinge = rule(staleness="hinge", staleness_a=0.5, staleness_b=4)
+    assert hinge.discount(np.array([0, 4, 5, 14])) == pytest.approx([1, 1, 1 / 1.5, 1 / 6])
+    assert rule(staleness="constant").discount(np.array([0, 9])).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -92,9 +107,8 @@ def test_staleness_weights() -> None:
         lambda: update_steps(ZETA, [True], 0.1),
         lambda: update_steps(ZETA, ARRIVED, 0.0),
         lambda: update_steps(ZETA, ARRIVED, 0.1, server_lr=float("nan")),
-        lambda: update_steps(ZETA, ARRIVED, 0.1, rule="sum"),  # type: ignore[arg-type]
-        lambda: staleness_weight([-1]),
-        lambda: staleness_weight([1], "linear"),  # type: ignore[arg-type]
+        lambda: update_steps(ZETA, ARRIVED, 0.1, rule="sum"),
+        lambda: FedBuff(staleness="linear"),  # type: ignore[arg-type]
     ],
 )
 def test_bad_input_is_refused(call: Any) -> None:
