@@ -405,7 +405,7 @@ def test_what_a_users_rule_returns_is_checked(returned: Any, message: str) -> No
         (FedBuff, "make one with, for example, FedBuff"),
         (lambda model: model, "make one with, for example, FedBuff"),
     ],
-    ids=str,
+    ids=["name", "class", "function"],
 )
 def test_what_is_no_rule_is_refused(given: Any, hint: str) -> None:
     with pytest.raises(ParameterError, match=f"algorithm must be a Rule, got .*; {hint}"):
