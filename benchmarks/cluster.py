@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 import freshband
 from benchmarks.measure import interleave
+from freshband._policy import parse_policy
 from freshband.channels.base import build
-from freshband.policy import parse_policy
-from freshband.simulation.monte_carlo import Plan, play_run
+from freshband.simulation.monte_carlo import _Plan, _play_run
 
 POLICIES = ("random", "glr-cucb", "m-exp3")
 
@@ -46,8 +46,8 @@ def main() -> None:
     ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     for points in (1, 200):
         policies = [parse_policy(name) for name in POLICIES]
-        plan = Plan(build("fig2"), policies, 2, 20_000, 4, 3, points)
-        sent, back = len(pickle.dumps(plan)), len(pickle.dumps(play_run(plan, 0)))
+        plan = _Plan(build("fig2"), policies, 2, 20_000, 4, 3, points)
+        sent, back = len(pickle.dumps(plan)), len(pickle.dumps(_play_run(plan, 0)))
         print(f"{points} points: {sent:,} bytes sent once, {back:,} come back of a run")
     empty = ray.remote(lambda number: number)
     ray.get([empty.remote(i) for i in range(100)])

@@ -92,8 +92,8 @@ def _play(out: Path, clients: int, rounds: int) -> None:
 def deployment(clients: int, rounds: int) -> Row:
     """Time rounds of real processes, over TLS and with keys."""
     from freshband.federated.result import load_training
-    from freshband.flower.deployment import Deployment
-    from freshband.flower.scaffold import write_app
+    from freshband.flower._deployment import Deployment
+    from freshband.flower._scaffold import write_app
 
     with tempfile.TemporaryDirectory() as folder:
         app, out = Path(folder) / "digits", Path(folder) / "out"

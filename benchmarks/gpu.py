@@ -24,9 +24,9 @@ import torch
 from torch import nn
 
 from benchmarks.measure import interleave
-from freshband.federated.clients.base import LocalTraining, ParameterLayout, TrainingJob, Trial
-from freshband.federated.clients.gpu.graphs import GraphedClients, Precision, Way
-from freshband.federated.clients.threads import ThreadedClients
+from freshband.federated.clients._base import LocalTraining, ParameterLayout, TrainingJob, Trial
+from freshband.federated.clients._threads import ThreadedClients
+from freshband.federated.clients.gpu.graphs import GraphedClients, _Precision, _Way
 from freshband.federated.data.base import Dataset
 from freshband.federated.models import build_model
 
@@ -34,7 +34,7 @@ __all__ = ["main", "roofline"]
 
 CLIENTS, STEPS, BATCH, TRIAL = 20, 5, 64, 160
 CLASSES = {"cnn8": 10, "resnet18": 100}
-WAYS: tuple[tuple[Way, Precision], ...] = (
+WAYS: tuple[tuple[_Way, _Precision], ...] = (
     ("mapped", "tf32"),
     ("mapped", "bf16"),
     ("kernels", "tf32"),
@@ -159,7 +159,7 @@ class Bench:
         return ThreadedClients(_on_gpu(self.module), self.dataset, 1)
 
     def graphed(
-        self, way: Way, precision: Precision, together: int | None = None
+        self, way: _Way, precision: _Precision, together: int | None = None
     ) -> GraphedClients:
         """Return the path to measure."""
         return GraphedClients(self.module, self.dataset, precision, way=way, together=together)

@@ -9,8 +9,8 @@ import numpy as np
 
 from benchmarks.measure import interleave
 from benchmarks.simulation import single_run
-from freshband.policy import parse_policy
-from freshband.states import arrays, reserve
+from freshband._policy import parse_policy
+from freshband.states import _arrays, reserve
 
 __all__ = ["table"]
 
@@ -33,7 +33,7 @@ def _peak_bytes(rounds: int) -> int:
 def _state_bytes(rounds: int) -> int:
     """Return the size of the scheduler's state with room for a horizon."""
     state, _ = parse_policy(_POLICY).start(2, 5, np.random.default_rng(0), rounds)
-    return sum(array.nbytes for _, array in arrays(reserve(state, rounds)))
+    return sum(array.nbytes for _, array in _arrays(reserve(state, rounds)))
 
 
 def table(repeats: int) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import interleave
+from freshband._policy import parse_policy
 from freshband.channels import build, open_air
-from freshband.policy import parse_policy
 from freshband.schedulers.base import registry
-from freshband.simulation.monte_carlo import Plan, play_run
+from freshband.simulation.monte_carlo import _Plan, _play_run
 
 __all__ = ["draw_air", "single_run", "table"]
 
@@ -38,7 +38,7 @@ def single_run(
     breakpoints: int = BREAKPOINTS,
 ) -> Callable[[int], object]:
     """Return one whole run of one policy on one thread: draw the air, play, measure."""
-    plan = Plan(
+    plan = _Plan(
         model=build("piecewise", n_channels=n_channels, n_breakpoints=breakpoints),
         policies=[parse_policy(policy)],
         clients=clients,
@@ -47,7 +47,7 @@ def single_run(
         seed=0,
         points=200,
     )
-    return lambda turn: play_run(plan, turn, yardsticks=False)
+    return lambda turn: _play_run(plan, turn, yardsticks=False)
 
 
 def table(repeats: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from freshband import plugins
+from freshband import _plugins
 
 settings.register_profile("freshband", derandomize=True, deadline=None)
 settings.load_profile("freshband")
@@ -16,6 +16,6 @@ settings.load_profile("freshband")
 @pytest.fixture(autouse=True)
 def _imports_of_its_own() -> Iterator[None]:
     """Files that a test imports are not noted in the results of the tests after it."""
-    before = list(plugins._imported)
+    before = list(_plugins._imported)
     yield
-    plugins._imported[:] = before
+    _plugins._imported[:] = before

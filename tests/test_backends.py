@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import freshband
-from freshband.backends import RayBackend, ThreadBackend, open_backend
+from freshband._backends import RayBackend, ThreadBackend, open_backend
+from freshband._plugins import import_file, imported_files
 from freshband.errors import ParameterError
-from freshband.plugins import import_file, imported_files
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'freshband[cluster]'")
 

@@ -20,6 +20,9 @@ from pydantic import Field
 from typer.testing import CliRunner
 
 import freshband
+from freshband._policy import parse_policy
+from freshband._rounds import Desk, open_desk
+from freshband._seeding import Role, generator
 from freshband.aoi import ages_of
 from freshband.channels import Block, Piecewise, Stationary, open_air
 from freshband.channels import registry as channel_registry
@@ -28,15 +31,12 @@ from freshband.coordinator import Coordinator
 from freshband.errors import ParameterError, UnknownNameError
 from freshband.matching.base import registry as matching_registry
 from freshband.parameters import Parameters
-from freshband.policy import parse_policy
 from freshband.ranking import take_best
-from freshband.rounds import Desk, open_desk
 from freshband.schedulers.base import Matchings, Presets, means, score, select, update
 from freshband.schedulers.base import registry as scheduler_registry
 from freshband.schedulers.oracle import Oracle
-from freshband.seeding import Role, generator
-from freshband.simulation.loop import Tally, open_tally, run_block
-from freshband.states import arrays, reserve
+from freshband.simulation._loop import Tally, open_tally, run_block
+from freshband.states import _arrays, reserve
 
 
 def ours(registry: Any) -> list[str]:
@@ -78,7 +78,7 @@ class Run(NamedTuple):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Every array of every state, by the path it is saved under."""
         parts = {"scheduler": self.scheduler, "matching": self.matching, "desk": self.desk}
-        return {f"{part}.{path}": a for part, s in parts.items() for path, a in arrays(s)}
+        return {f"{part}.{path}": a for part, s in parts.items() for path, a in _arrays(s)}
 
 
 def draw(rounds: int = ROUNDS, seed: int = 0, model: Any = AIR) -> Block:
@@ -268,11 +268,11 @@ def test_hyper_parameters_do_not_change_during_a_run(policy: str) -> None:
     before = parsed.scheduler.model_dump()
     rng = np.random.default_rng(0)
     one, _ = parsed.start(CLIENTS, CHANNELS, rng, ROUNDS)
-    kept = {path: array.copy() for path, array in arrays(one)}
+    kept = {path: array.copy() for path, array in _arrays(one)}
     another, _ = parsed.start(CLIENTS, CHANNELS, rng, ROUNDS)
-    for _, array in arrays(another):
+    for _, array in _arrays(another):
         array.fill(1)
-    assert_same_arrays(dict(arrays(one)), kept)  # states share no arrays
+    assert_same_arrays(dict(_arrays(one)), kept)  # states share no arrays
     assert parsed.scheduler.model_dump() == before
 
 

@@ -21,8 +21,8 @@ import pytest
 from numpy.typing import NDArray
 
 from freshband import Coordinator
+from freshband._policy import parse_policy
 from freshband.errors import FileError, ParameterError, SequenceError, UnknownNameError
-from freshband.policy import parse_policy
 from freshband.schedulers.base import registry
 from tests.simulation.refusing import refused
 
@@ -377,7 +377,7 @@ def path(tmp_path: Path) -> Path:
 
 def rewrite(path: Path, header: Callable[[dict[str, Any]], Any], drop: str | None = None) -> None:
     """Change the header of a saved file, or leave out an array, with a checksum that fits."""
-    from freshband.packed import checksum
+    from freshband._packed import checksum
 
     with np.load(path, allow_pickle=False) as archive:
         held = {name: archive[name] for name in archive.files}

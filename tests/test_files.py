@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from freshband._files import check_appendable, make_folder, replacing, sweep, write_whole
 from freshband.errors import FileError
-from freshband.files import check_appendable, make_folder, replacing, sweep, write_whole
 
 
 def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_using_it_needs_no_extra() -> None:
 
 def test_verdicts_and_their_figures_need_no_pytorch() -> None:
     """`reproduce fig2a` trains nothing."""
-    use = "import freshband.reporting.figures, freshband.reporting.sources"
+    use = "import freshband.reporting._figures, freshband.reporting._sources"
     assert imported(use, ["torch", "safetensors", "flwr"]) == []
 
 

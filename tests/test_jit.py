@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 import freshband
 from freshband import _jit
 from freshband._jit import _compiled_sources, entry_point, lend, verb
+from freshband._policy import parse_policy
 from freshband.detectors.glr import Glr
 from freshband.matching.base import registry as matchings
-from freshband.policy import parse_policy
-from freshband.schedulers.aoi_aware import wrap
+from freshband.schedulers._aoi_aware import wrap
 from freshband.schedulers.base import means
 from freshband.schedulers.base import registry as schedulers
 
@@ -187,7 +187,7 @@ def test_the_fingerprint_changes_with_any_source(
 def test_compiled_sources_exist_and_leave_out_what_is_never_compiled() -> None:
     names = {path.relative_to(PACKAGE).as_posix() for path in _compiled_sources()}
     assert all((PACKAGE / name).is_file() for name in names)
-    assert {"ranking.py", "rounds.py", "coordinator.py", "simulation/loop.py"} <= names
+    assert {"ranking.py", "_rounds.py", "coordinator.py", "simulation/_loop.py"} <= names
     assert {"schedulers/glr_cucb.py", "matching/age.py", "detectors/glr.py"} <= names
     assert not any(name.startswith(("cli/", "reporting/", "channels/")) for name in names)
 

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 import freshband
 from freshband import Coordinator
+from freshband._policy import parse_policy
 from freshband.aoi import ages_of
-from freshband.matching.assignment import assign
+from freshband.matching._assignment import assign
 from freshband.matching.base import match, pairs_ranks
 from freshband.matching.base import registry as matchings
 from freshband.parameters import Parameters
-from freshband.policy import parse_policy
 from freshband.schedulers.base import means, score, select, update
 from freshband.schedulers.base import registry as schedulers
 from freshband.schedulers.random import draw_subset

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from freshband.locating import absolute, find_again, with_absolute_files
+from freshband._locating import absolute, find_again, with_absolute_files
 
 
 def test_only_what_is_there_becomes_absolute(

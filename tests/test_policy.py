@@ -10,12 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 from freshband import Coordinator, simulate
+from freshband._policy import Policy, has_detector, parse_policy
 from freshband.channels import Table
 from freshband.errors import ParameterError, UnknownNameError
 from freshband.matching.base import registry as matchings
 from freshband.parameters import Parameters
-from freshband.policy import Policy, has_detector, parse_policy
-from freshband.schedulers.aoi_aware import RULES, AoIAwareState
+from freshband.schedulers._aoi_aware import RULES, AoIAwareState
 from freshband.schedulers.base import Matchings, Presets, select
 from freshband.schedulers.base import registry as schedulers
 from freshband.schedulers.glr_cucb import GlrCucb

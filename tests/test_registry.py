@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from freshband._registry import Registry
 from freshband.channels.base import registry as channels
 from freshband.errors import ParameterError, UnknownNameError
 from freshband.matching.base import registry as matchings
-from freshband.registry import Registry
 from freshband.schedulers.base import registry as schedulers
 from tests.simulation.refusing import refused
 
 BASE = """
-from freshband.registry import Registry
+from freshband._registry import Registry
 registry = Registry("tool", "toolbox")
 """
 TOOL = """

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from freshband._seeding import Role, check_seed, generator, sequence
 from freshband.errors import ParameterError
-from freshband.seeding import Role, check_seed, generator, sequence
 from tests.simulation.refusing import refused
 
 

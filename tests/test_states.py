@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from freshband._policy import parse_policy
 from freshband.errors import FileError
-from freshband.policy import parse_policy
 from freshband.schedulers.base import registry
-from freshband.states import arrays, grown, not_saved, rebuild, record, reserve
+from freshband.states import _arrays, _grown, _rebuild, not_saved, record, reserve
 
 
 class Leaf(NamedTuple):
@@ -37,18 +37,18 @@ def tree(start: float = 0.0) -> Branch:
 
 
 def test_arrays_name_every_saved_array_by_its_path() -> None:
-    named = dict(arrays(tree(5.0)))
+    named = dict(_arrays(tree(5.0)))
     assert list(named) == ["left.values", "right.values", "clock"]
     assert named["right.values"].tolist() == [5, 2]
 
 
 def test_rebuild_puts_saved_arrays_back_and_keeps_tables() -> None:
-    saved = {name: array.copy() for name, array in arrays(tree(5.0))}
+    saved = {name: array.copy() for name, array in _arrays(tree(5.0))}
     fresh = tree()
-    state = rebuild(fresh, saved)
+    state = _rebuild(fresh, saved)
     assert isinstance(state, Branch)
     assert isinstance(state.left, Leaf)
-    for name, array in arrays(state):
+    for name, array in _arrays(state):
         np.testing.assert_array_equal(array, saved[name])
         assert array.flags.c_contiguous
     assert state.left.table is fresh.left.table
@@ -73,7 +73,7 @@ def test_rebuild_keeps_shape_and_type(array: NDArray[Any]) -> None:
     class Single(NamedTuple):
         held: NDArray[Any]
 
-    again = rebuild(Single(np.zeros_like(array)), {"held": array}).held
+    again = _rebuild(Single(np.zeros_like(array)), {"held": array}).held
     assert (again.shape, again.dtype) == (array.shape, array.dtype)
     assert again.flags.c_contiguous
     np.testing.assert_array_equal(again, array)
@@ -88,16 +88,16 @@ def test_rebuild_keeps_shape_and_type(array: NDArray[Any]) -> None:
     ],
 )
 def test_rebuild_refuses_what_does_not_fit(damage: Any) -> None:
-    saved = dict(arrays(tree()))
+    saved = dict(_arrays(tree()))
     damage(saved)
     with pytest.raises(FileError, match=r"does not fit this problem at 'left\.values'"):
-        rebuild(tree(), saved)
+        _rebuild(tree(), saved)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_grown_pads_with_zeros_and_copies(axis: int) -> None:
     array = np.ones((2, 3), np.int32)
-    larger = grown(array, axis=axis, more=2)
+    larger = _grown(array, axis=axis, more=2)
     assert larger.dtype == array.dtype
     assert larger.shape == ((4, 3) if axis == 0 else (2, 5))
     assert larger[:2, :3].tolist() == array.tolist()
@@ -116,7 +116,7 @@ def test_reserve_reaches_the_states_inside() -> None:
 
     @reserve.register(Growing)
     def _grow(state: Growing, rounds: int) -> Growing:
-        return state._replace(room=grown(state.room, axis=0, more=rounds))
+        return state._replace(room=_grown(state.room, axis=0, more=rounds))
 
     state = Holder(Growing(np.arange(3.0)), np.array([7]))
     larger = reserve(state, 4)
@@ -139,13 +139,13 @@ def test_every_scheduler_state_survives_flattening_and_growing(name: str, token:
     rng = np.random.default_rng(0)
     state = reserve(policy.start(2, 5, rng, 100)[0], 500)
     rng = np.random.default_rng(1)
-    for _, array in arrays(state):
+    for _, array in _arrays(state):
         if array.dtype.names is None:
             array[...] = rng.integers(0, 2, array.shape)
-    saved = {path: array.copy() for path, array in arrays(state)}
-    again = rebuild(policy.start(2, 5, rng, 100)[0], saved)
+    saved = {path: array.copy() for path, array in _arrays(state)}
+    again = _rebuild(policy.start(2, 5, rng, 100)[0], saved)
     assert type(again) is type(state)
-    for path, array in arrays(reserve(again, 0)):
+    for path, array in _arrays(reserve(again, 0)):
         window = tuple(slice(length) for length in saved[path].shape)
         np.testing.assert_array_equal(array[window], saved[path])
 
@@ -159,10 +159,10 @@ def test_numbered_places_of_old_files_become_named_fields() -> None:
         record(drawn=-1, played=0), np.zeros(3, [("low", np.float64), ("high", np.float64)])
     )
     old = {"mark": np.array([4, 7]), "peaks": np.arange(6.0).reshape(3, 2)}
-    again = rebuild(fresh, old)
+    again = _rebuild(fresh, old)
     assert again.mark.tolist() == [(4, 7)]
     assert again.peaks["high"].tolist() == [1.0, 3.0, 5.0]
     with pytest.raises(FileError, match="'mark'"):
-        rebuild(fresh, old | {"mark": np.array([4, 7, 8])})
+        _rebuild(fresh, old | {"mark": np.array([4, 7, 8])})
     with pytest.raises(FileError, match="'mark'"):
-        rebuild(fresh, old | {"mark": np.array([4.0, 7.0])})
+        _rebuild(fresh, old | {"mark": np.array([4.0, 7.0])})

@@ -27,22 +27,11 @@ from numba.extending import intrinsic, overload, register_jitable
 
 from freshband.errors import RuleError
 
-__all__ = [
-    "Verb",
-    "cold",
-    "entry_point",
-    "explained",
-    "is_ours",
-    "kernel",
-    "lend",
-    "verb",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Division by zero gives inf or nan as in numpy arrays: kernels trust their input, never raise.
 _OURS = __name__.partition(".")[0] + "."
-_CALLERS = ("coordinator.py", "loop.py", "rounds.py")  # call verbs: no mistake is found there
+_CALLERS = ("coordinator.py", "loop.py", "_rounds.py")  # call verbs: no mistake is found there
 _STALE = 3600.0  # seconds after which what older sources left in the cache is removed
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 

@@ -11,14 +11,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from freshband._files import check_appendable, write_whole
 from freshband._jit import entry_point, explained, lend
-from freshband.errors import FileError, FreshbandError, ParameterError, SequenceError, reason
-from freshband.files import check_appendable, write_whole
-from freshband.matching.base import priorities_of
-from freshband.packed import pack, unpack
-from freshband.parameters import file_path, whole_number
-from freshband.policy import Policy, parse_policy
-from freshband.rounds import (
+from freshband._packed import pack, unpack
+from freshband._policy import Policy, parse_policy
+from freshband._rounds import (
     broken_rule,
     observe_round,
     open_desk,
@@ -26,10 +23,13 @@ from freshband.rounds import (
     read_contributions,
     read_outcome,
 )
+from freshband._seeding import Role, check_seed, generator
+from freshband.errors import FileError, FreshbandError, ParameterError, SequenceError, reason
+from freshband.matching.base import priorities_of
+from freshband.parameters import file_path, whole_number
 from freshband.schedulers.base import means
 from freshband.schedulers.oracle import Oracle
-from freshband.seeding import Role, check_seed, generator
-from freshband.states import arrays, rebuild, reserve
+from freshband.states import _arrays, _rebuild, reserve
 
 __all__ = ["Coordinator"]
 
@@ -345,7 +345,7 @@ class Coordinator:
         held = {
             f"{part}.{name}": array.copy()
             for part, state in states.items()
-            for name, array in arrays(state)
+            for name, array in _arrays(state)
         }
         return header, held
 
@@ -389,9 +389,9 @@ class Coordinator:
         return self
 
     def _restore(self, header: Mapping[str, Any], held: Mapping[str, NDArray[Any]]) -> None:
-        self._scheduler = rebuild(self._scheduler, held, "scheduler.")
-        self._matching = rebuild(self._matching, held, "matching.")
-        self._desk = rebuild(self._desk, held, "desk.")
+        self._scheduler = _rebuild(self._scheduler, held, "scheduler.")
+        self._matching = _rebuild(self._matching, held, "matching.")
+        self._desk = _rebuild(self._desk, held, "desk.")
         self._round, self._planned = int(header["round"]), bool(header["planned"])
         # Room as the saved run had it: growing at other rounds could round otherwise.
         self._reserved = int(header["reserved"])

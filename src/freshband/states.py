@@ -13,16 +13,7 @@ import numpy as np
 
 from freshband.errors import FileError, ParameterError, shown
 
-__all__ = [
-    "arrays",
-    "check_state",
-    "grown",
-    "nested",
-    "not_saved",
-    "rebuild",
-    "record",
-    "reserve",
-]
+__all__ = ["not_saved", "record", "reserve"]
 
 State = TypeVar("State", bound=tuple[Any, ...])
 
@@ -47,7 +38,7 @@ def not_saved(state_type: type, *fields: str) -> None:
     _derived[state_type] = fields
 
 
-def grown(array: np.ndarray, axis: int, more: int) -> np.ndarray:
+def _grown(array: np.ndarray, axis: int, more: int) -> np.ndarray:
     """Return a zero-padded copy with ``more`` places at the end of one axis."""
     shape = list(array.shape)
     shape[axis] += more
@@ -73,31 +64,31 @@ def record(**fields: float) -> np.ndarray:
     return np.array([tuple(fields.values())], dtype=kinds)
 
 
-def arrays(state: tuple[Any, ...], prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
+def _arrays(state: tuple[Any, ...], prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
     """Yield ``(path, array)``, such as ``("inner.counts", ...)``, for every array to be saved."""
     derived = _derived.get(type(state), ())
     for name, part in _fields(state):
         if _is_state(part):
-            yield from arrays(part, f"{prefix}{name}.")
+            yield from _arrays(part, f"{prefix}{name}.")
         elif name not in derived:
             yield prefix + name, part
 
 
-def nested(state: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+def _nested(state: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     """Yield a state and every state it holds."""
     yield state
     for _, part in _fields(state):
         if _is_state(part):
-            yield from nested(part)
+            yield from _nested(part)
 
 
-def rebuild(state: State, saved: Mapping[str, np.ndarray], prefix: str = "") -> State:
+def _rebuild(state: State, saved: Mapping[str, np.ndarray], prefix: str = "") -> State:
     """Return ``state`` with its arrays replaced by those ``saved`` under the same paths."""
     derived = _derived.get(type(state), ())
     fields: dict[str, Any] = {}
     for name, part in _fields(state):
         if _is_state(part):
-            fields[name] = rebuild(part, saved, f"{prefix}{name}.")
+            fields[name] = _rebuild(part, saved, f"{prefix}{name}.")
         elif name not in derived:
             array = _as_records(saved.get(prefix + name), part)
             if array is None or array.dtype != part.dtype or not _holds(array, part):
@@ -106,7 +97,7 @@ def rebuild(state: State, saved: Mapping[str, np.ndarray], prefix: str = "") -> 
     return cast(State, state._replace(**fields))  # type: ignore[attr-defined]
 
 
-def check_state(owner: str, state: object) -> None:
+def _check_state(owner: str, state: object) -> None:
     """Raise `ParameterError` if a state of ``owner`` holds anything but arrays of numbers."""
     if not _is_state(state):
         raise ParameterError(
@@ -114,7 +105,7 @@ def check_state(owner: str, state: object) -> None:
         )
     for name, part in _fields(cast(tuple[Any, ...], state)):
         if _is_state(part):
-            check_state(owner, part)
+            _check_state(owner, part)
         elif not isinstance(part, np.ndarray) or part.dtype.hasobject:
             raise ParameterError(
                 f"field {name!r} of the {type(state).__name__} of {owner} must be an array of "

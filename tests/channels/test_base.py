@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from freshband._seeding import Role, generator
 from freshband.channels import Piecewise, Stationary, build, open_air, registry
-from freshband.channels.base import at_most
+from freshband.channels.base import _at_most
 from freshband.errors import ParameterError, UnknownNameError
-from freshband.seeding import Role, generator
 
 
 def test_names_are_what_the_command_line_takes() -> None:
@@ -70,7 +70,7 @@ def test_open_air_checks_its_numbers(rounds: int, seed: int, run: int, message: 
 
 def test_a_default_number_of_rounds_is_no_more_than_a_recording_lasts() -> None:
     recorded = build("table", states=[[1, 0], [0, 1], [1, 1]])
-    assert at_most(20_000, recorded) == 3
-    assert at_most(2, recorded) == 2
-    assert at_most(20_000, build("table", states=[[1, 0]], wrap=True)) == 20_000
-    assert at_most(20_000, build("piecewise")) == 20_000
+    assert _at_most(20_000, recorded) == 3
+    assert _at_most(2, recorded) == 2
+    assert _at_most(20_000, build("table", states=[[1, 0]], wrap=True)) == 20_000
+    assert _at_most(20_000, build("piecewise")) == 20_000

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freshband.channels import Block, ChannelModel, Stream, build, open_air
-from freshband.channels.streams import FRAME
+from freshband.channels.streams import _FRAME
 from freshband.errors import ParameterError, SequenceError, UnknownNameError
 from freshband.parameters import Parameters
 from tests.channels.cases import CASES, FLAT, IDS
@@ -47,10 +47,10 @@ def test_block_size_never_changes_the_air(
 
 @every_case
 def test_blocks_may_cross_frames(name: str, params: dict[str, Any]) -> None:
-    model, rounds = build(name, params), 2 * FRAME + 500
+    model, rounds = build(name, params), 2 * _FRAME + 500
     whole, parts = open_air(model, rounds, 5), open_air(model, rounds, 5)
     expected = whole.block(rounds)
-    assert_same(read(parts, [1, FRAME - 2, 3, 777, FRAME - 779, 500]), expected)
+    assert_same(read(parts, [1, _FRAME - 2, 3, 777, _FRAME - 779, 500]), expected)
     np.testing.assert_array_equal(parts.breakpoints, whole.breakpoints)
     np.testing.assert_array_equal(parts.changed, whole.changed)
 

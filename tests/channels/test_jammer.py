@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freshband.channels import Jammer
-from freshband.channels.streams import FRAME
+from freshband.channels.streams import _FRAME
 from freshband.errors import ParameterError
 from tests.channels.margins import assert_mean, assert_share, draw, drawn
 
@@ -115,9 +115,9 @@ def test_the_choice_stays_uniform_across_frames() -> None:
     for seed in range(8):
         on = jammed(model, 20_000, seed)[:, 0]
         assert on.sum() == 6000
-        counts.append(int(on[:FRAME].sum()))
-    spread = np.sqrt(FRAME * 0.3 * 0.7 * (20_000 - FRAME) / 19_999)  # hypergeometric
-    assert_mean(counts, FRAME * 0.3, spread)
+        counts.append(int(on[:_FRAME].sum()))
+    spread = np.sqrt(_FRAME * 0.3 * 0.7 * (20_000 - _FRAME) / 19_999)  # hypergeometric
+    assert_mean(counts, _FRAME * 0.3, spread)
     assert len(set(counts)) > 1  # not dealt out evenly to the frames
 
 

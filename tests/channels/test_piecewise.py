@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freshband.channels import Piecewise, open_air
-from freshband.channels.piecewise import segment_lengths
+from freshband.channels.piecewise import _segment_lengths
 from freshband.errors import ParameterError
 from tests.channels.margins import assert_mean, assert_share, draw, drawn
 
@@ -88,7 +88,7 @@ def test_p_change_zero_never_changes() -> None:
 )
 def test_random_places_keep_the_gap(n_segments: int, min_gap: int, spare: int, seed: int) -> None:
     rounds = n_segments * min_gap + spare
-    lengths = segment_lengths(rounds, n_segments, min_gap, np.random.default_rng(seed))
+    lengths = _segment_lengths(rounds, n_segments, min_gap, np.random.default_rng(seed))
     assert len(lengths) == n_segments
     assert lengths.sum() == rounds
     assert lengths.min() >= min_gap
@@ -96,7 +96,7 @@ def test_random_places_keep_the_gap(n_segments: int, min_gap: int, spare: int, s
 
 def test_random_places_are_uniform() -> None:
     rng = np.random.default_rng(0)
-    counts = Counter(tuple(segment_lengths(8, 3, 2, rng).tolist()) for _ in range(6000))
+    counts = Counter(tuple(_segment_lengths(8, 3, 2, rng).tolist()) for _ in range(6000))
     assert len(counts) == 6  # ways to write 8 as three parts of at least 2
     for count in counts.values():
         assert_share(count, 6000, 1 / 6)

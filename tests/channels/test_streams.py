@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freshband.channels import MeansStream, StatesStream, carry_forward, held, streams
-from freshband.channels.streams import FRAME, _fill, slices
+from freshband.channels.streams import _FRAME, _fill, _slices
 from freshband.errors import SequenceError
 
 
@@ -16,7 +16,7 @@ def test_held_repeats_rows_in_pieces_of_bounded_memory(lengths: list[int]) -> No
     rows = np.arange(2 * len(lengths)).reshape(-1, 2)
     pieces = list(held(rows, np.array(lengths)))
     np.testing.assert_array_equal(np.concatenate(pieces), np.repeat(rows, lengths, axis=0))
-    assert all(piece.strides[0] == 0 or len(piece) <= FRAME for piece in pieces)
+    assert all(piece.strides[0] == 0 or len(piece) <= _FRAME for piece in pieces)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -40,8 +40,8 @@ def test_fill_writes_every_row(n: int) -> None:
 
 
 def test_slices_cover_all_rounds_in_bounded_memory() -> None:
-    assert list(slices(5000, 10)) == [slice(0, 3276), slice(3276, 5000)]
-    assert list(slices(2, 100_000)) == [slice(0, 1), slice(1, 2)]
+    assert list(_slices(5000, 10)) == [slice(0, 3276), slice(3276, 5000)]
+    assert list(_slices(2, 100_000)) == [slice(0, 1), slice(1, 2)]
 
 
 def test_only_the_first_breakpoints_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

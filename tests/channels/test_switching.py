@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from freshband.channels import Switching
-from freshband.channels.streams import FRAME
+from freshband.channels.streams import _FRAME
 from freshband.errors import ParameterError
 from tests.channels.margins import assert_mean, assert_share, draw, drawn
 
@@ -42,7 +42,7 @@ def test_channels_of_their_own_switch_with_the_hazard_and_apart() -> None:
 
 def test_a_new_frame_is_no_switch() -> None:
     model = Switching(n_channels=1, hazard=0.001)
-    hits = sum(FRAME + 1 in drawn(model, FRAME + 1, run=run).breakpoints for run in range(200))
+    hits = sum(_FRAME + 1 in drawn(model, _FRAME + 1, run=run).breakpoints for run in range(200))
     assert_share(hits, 200, 0.001)
 
 

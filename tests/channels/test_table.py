@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from freshband.channels import Table, open_air
-from freshband.channels.base import same_air
-from freshband.channels.streams import FRAME
+from freshband.channels.base import _same_air
+from freshband.channels.streams import _FRAME
 from freshband.errors import ParameterError
 from tests.channels.margins import assert_share, draw, drawn
 from tests.simulation.refusing import refused
@@ -40,8 +40,8 @@ def test_means_are_drawn_from() -> None:
     assert stream.changed.tolist() == [[True, False]] * 49
 
 
-@pytest.mark.parametrize("rows", [1, 3, 700, FRAME, FRAME + 1])
-@pytest.mark.parametrize("rounds", [1, 4, 2 * FRAME + 5])
+@pytest.mark.parametrize("rows", [1, 3, 700, _FRAME, _FRAME + 1])
+@pytest.mark.parametrize("rounds", [1, 4, 2 * _FRAME + 5])
 def test_wrapping_begins_again(rows: int, rounds: int) -> None:
     states = np.random.default_rng(rows).integers(0, 2, (rows, 2))
     expected = states[np.arange(rounds) % rows]
@@ -176,11 +176,11 @@ def test_tables_that_begin_elsewhere_differ() -> None:
 
 def test_the_same_air_is_told_from_other() -> None:
     recorded = Table(states=np.tile(STATES, (700, 1)))
-    assert same_air(recorded, 2800, 0, range(3))
-    assert not same_air(recorded, 2800, 0, range(1))
-    assert not same_air(Table(means=np.full((2000, 2), 0.5)), 2000, 0, range(3))
-    assert not same_air(Table(states=STATES, wrap=True, offset="random"), 50, 0, range(9))
+    assert _same_air(recorded, 2800, 0, range(3))
+    assert not _same_air(recorded, 2800, 0, range(1))
+    assert not _same_air(Table(means=np.full((2000, 2), 0.5)), 2000, 0, range(3))
+    assert not _same_air(Table(states=STATES, wrap=True, offset="random"), 50, 0, range(9))
     late = np.ones((2000, 2))
     late[-1] = 0.5  # only the last round differs between runs, and not between all
-    assert not same_air(Table(means=late), 2000, 0, range(20))
-    assert same_air(Table(means=late), 1999, 0, range(20))
+    assert not _same_air(Table(means=late), 2000, 0, range(20))
+    assert _same_air(Table(means=late), 1999, 0, range(20))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from freshband import plugins
+from freshband import _plugins
 from freshband.channels.base import registry as channels
 from freshband.federated import settings
 from freshband.simulation.result import load_result, save_result
@@ -157,11 +157,11 @@ def test_a_folder_of_data_is_found_from_another_folder(home: Path) -> None:
 def forget(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """What makes this process one that has not imported anything."""
     known = dict((channels.names(), channels._things)[1])
-    monkeypatch.setattr(plugins, "_imported", [])
+    monkeypatch.setattr(_plugins, "_imported", [])
 
     def begin_anew() -> None:
         monkeypatch.setattr(channels, "_things", dict(known))
-        plugins._imported.clear()
+        _plugins._imported.clear()
         sys.modules.pop("quiet", None)
 
     begin_anew()
@@ -198,8 +198,8 @@ def test_an_import_that_is_missing_is_named(
 def test_a_name_nobody_imported_is_only_unknown(shell: Shell, forget: Callable[[], None]) -> None:
     """A script may register things too; then there is no file to name."""
     Path("quiet.py").write_text(PLUGIN)
-    plugins.import_file(Path("quiet.py"))
-    plugins._imported.clear()
+    _plugins.import_file(Path("quiet.py"))
+    _plugins._imported.clear()
     assert shell(*SIMULATE, "--channels", "quiet-air", "--out", "it.nc").code == 0
     forget()
     line = shell.refuses("simulate", "--like", "it.nc")

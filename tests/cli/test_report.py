@@ -109,7 +109,7 @@ def test_nothing_to_show(shell: Shell) -> None:
 @pytest.mark.parametrize("missing", ["plotly.offline", "jinja2"])
 def test_without_the_extra(shell: Shell, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    monkeypatch.delitem(sys.modules, "freshband.reporting.page.render", raising=False)
+    monkeypatch.delitem(sys.modules, "freshband.reporting._page.render", raising=False)
     assert shell.refuses("report", ".") == (
         f"a report needs {missing.partition('.')[0]}; install it with: "
         "pip install 'freshband[report]'"

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import typer
 
+from freshband.cli._settings import Format
 from freshband.cli.app import app
 from freshband.cli.reproduce import choose
-from freshband.cli.settings import Format
 from freshband.errors import UnknownNameError
-from freshband.experiments.base import COMMANDS, Machine, experiment_names, registry
-from freshband.experiments.choice import GRID
+from freshband.experiments._choice import GRID
+from freshband.experiments.base import _COMMANDS, Machine, _experiment_names, registry
 from freshband.reporting.report import write_report
 from freshband.simulation.result import load_result
 from tests.cli.running import Shell
@@ -34,11 +34,11 @@ SEARCH = {
 def test_the_command_line_follows_from_the_registration(shell: Shell) -> None:
     page = " ".join(shell("reproduce", "--help").out.replace("│", " ").split())
     listed = shell("list", "experiments").out
-    for name in experiment_names():
+    for name in _experiment_names():
         assert f"{name}: {registry[name].title};" in page
         assert re.search(rf"^{name} ", listed, re.MULTILINE)
         assert registry[name].needs() in shell("list", name).out
-    assert all(f"{command}: " in page for command in COMMANDS)
+    assert all(f"{command}: " in page for command in _COMMANDS)
     unknown = "unknown experiment 'fig2d'; did you mean"
     assert shell.refuses("reproduce", "fig2d").startswith(unknown)
     with pytest.raises(UnknownNameError, match=unknown):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from freshband.cli.settings import read_number, read_settings
+from freshband.cli._settings import read_number, read_settings
 from freshband.errors import ParameterError
 from tests.simulation.refusing import refused
 

@@ -40,7 +40,7 @@ def never(monkeypatch: pytest.MonkeyPatch) -> None:
     def play_run(*arguments: Any) -> None:
         raise AssertionError("a run began")
 
-    monkeypatch.setattr(monte_carlo, "play_run", play_run)
+    monkeypatch.setattr(monte_carlo, "_play_run", play_run)
 
 
 def answer(shell: Shell, *arguments: object) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from freshband.cli.tables import make_table, open_console, print_policies, print_written
+from freshband.cli._tables import make_table, open_console, print_policies, print_written
 
 COLUMNS = {
     "policy": ["random", "glr-cucb"],

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 import typer
 
-from freshband.cli import live
-from freshband.cli import training as reading
+from freshband.cli import _live
+from freshband.cli import _training as reading
+from freshband.cli._training import Layer, merge_layers, read_file, read_sets
 from freshband.cli.app import app
-from freshband.cli.training import Layer, merge_layers, read_file, read_sets
 from freshband.errors import FileError, ParameterError, UnknownNameError
 from freshband.federated import engine
-from freshband.federated.result import load_training, read_settings
+from freshband.federated.result import _read_settings, load_training
 from freshband.federated.runs import start_run
 from freshband.federated.settings import Training
 from tests.cli.running import PROGRAM, Shell
@@ -117,14 +117,14 @@ def test_plots_and_scalars(shell: Shell) -> None:
 
 def test_resume_goes_on_where_it_stopped(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = answer(shell, *SMALL, "--out", "whole")
-    update = live.Watch.update
+    update = _live.Watch.update
 
-    def interrupt(self: live.Watch, record: Any) -> None:
+    def interrupt(self: _live.Watch, record: Any) -> None:
         update(self, record)
         if record.round == 2:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(live.Watch, "update", interrupt)
+    monkeypatch.setattr(_live.Watch, "update", interrupt)
     before = signal.getsignal(signal.SIGINT)
     done = shell("train", *SMALL, "--out", "my run", "--format", "json", "--tensorboard")
     assert (done.code, done.out) == (130, "")
@@ -164,7 +164,7 @@ def test_damage_is_told(shell: Shell) -> None:
 
 def test_an_interrupt_without_a_folder(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        live.Watch, "update", lambda self, record: os.kill(os.getpid(), signal.SIGINT)
+        _live.Watch, "update", lambda self, record: os.kill(os.getpid(), signal.SIGINT)
     )
     done = shell("train", *SMALL)
     assert done.code == 130
@@ -173,12 +173,12 @@ def test_an_interrupt_without_a_folder(shell: Shell, monkeypatch: pytest.MonkeyP
 
 
 def test_a_second_interrupt_stops_at_once(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt_twice(self: live.Watch, record: Any) -> None:
+    def interrupt_twice(self: _live.Watch, record: Any) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(1)
 
-    monkeypatch.setattr(live.Watch, "update", interrupt_twice)
+    monkeypatch.setattr(_live.Watch, "update", interrupt_twice)
     before = signal.getsignal(signal.SIGINT)
     done = shell("train", *SMALL, "--out", "run")
     assert done.code == 130
@@ -191,11 +191,11 @@ def test_a_second_interrupt_stops_at_once(shell: Shell, monkeypatch: pytest.Monk
 def test_an_interrupt_in_the_last_round_changes_nothing(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(self: live.Watch, record: Any) -> None:
+    def interrupt(self: _live.Watch, record: Any) -> None:
         if record.round == 3:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(live.Watch, "update", interrupt)
+    monkeypatch.setattr(_live.Watch, "update", interrupt)
     done = shell("train", *SMALL, "--out", "run", "--format", "json")
     assert done.code == 0
     assert json.loads(done.out)["rounds"] == 3
@@ -231,7 +231,7 @@ def test_a_terminal_sees_rounds(tmp_path: Path) -> None:
 
 
 def test_a_log_gets_a_line_now_and_then(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "_QUIET_FOR", 0.0)
+    monkeypatch.setattr(_live, "_QUIET_FOR", 0.0)
     lines = shell("train", *SMALL, "--set", "eval_every=2").err.splitlines()
     assert len(lines) == 3
     assert lines[0].startswith("round 1 of 3: mean age ")
@@ -241,8 +241,8 @@ def test_a_log_gets_a_line_now_and_then(shell: Shell, monkeypatch: pytest.Monkey
 
 
 def test_blocks() -> None:
-    assert live.blocks([0, 0.124, 0.126, 0.99, 1, 7, -1]) == "▁▁▂███▁"
-    assert live.blocks([0.3, 0.3], 0.3, 0.3) == "▁▁"
+    assert _live.blocks([0, 0.124, 0.126, 0.99, 1, 7, -1]) == "▁▁▂███▁"
+    assert _live.blocks([0.3, 0.3], 0.3, 0.3) == "▁▁"
 
 
 # --------------------------------------------------------------------------------------- settings
@@ -389,7 +389,7 @@ def test_a_result_with_a_setting_that_had_no_effect_is_repeated_without(shell: S
     ask = {"model": "mlp", "clients": 3, "rounds": 3, "device": "cpu"}
     with start_run(Training.as_stored({**ask, "mixing": 0.1}), "run") as run:
         list(run)
-    stored = read_settings(load_training("run/result.nc"))
+    stored = _read_settings(load_training("run/result.nc"))
     assert stored.algorithm_options == {"mixing": 0.1}
     done = shell("train", "--like", "run/result.nc", "--format", "json", "--quiet")
     assert done.code == 0

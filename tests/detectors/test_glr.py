@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 
 from freshband.detectors import glr
 from freshband.detectors.base import forget, forget_all, push
-from freshband.detectors.glr import THRESHOLDS, Glr, _hull_capacity, threshold
+from freshband.detectors.glr import _THRESHOLDS, Glr, _hull_capacity, threshold
 from freshband.errors import ParameterError
 from freshband.states import reserve
 from tests.detectors.feeding import COMPILED, Alarms, feed, streams
@@ -78,7 +78,7 @@ segments = st.lists(
 
 @given(
     segments,
-    st.sampled_from(THRESHOLDS),
+    st.sampled_from(_THRESHOLDS),
     st.sampled_from(DELTAS) | st.floats(1e-9, 0.9),
     st.sampled_from((0.0, 0.005, 0.05)),
     st.integers(0, 2**32),
@@ -96,7 +96,7 @@ def test_same_decision_as_the_scan_at_every_observation(
 
 @given(
     st.lists(st.integers(0, 1), min_size=1, max_size=80),
-    st.sampled_from(THRESHOLDS),
+    st.sampled_from(_THRESHOLDS),
     st.floats(0.01, 0.999),
 )
 @settings(max_examples=100 if COMPILED else 10)
@@ -114,7 +114,7 @@ def test_same_decision_as_the_scan_a_million_times() -> None:
             lengths = rng.multinomial(length, rng.dirichlet(np.ones(rng.integers(1, 6))))
             rates = np.repeat(rng.choice(RATES, len(lengths)), lengths)
             resets = rng.random(length) < rng.choice((0.0, 0.0, 2 / length))
-            delta, rule = DELTAS[i % 4], THRESHOLDS[i // 4 % 4]
+            delta, rule = DELTAS[i % 4], _THRESHOLDS[i // 4 % 4]
             alarms += assert_same_decisions(bernoulli(rng, rates), delta, rule, resets)
             decisions += length
     assert alarms > decisions / 10
@@ -124,7 +124,7 @@ def test_same_decision_as_the_scan_a_million_times() -> None:
 def test_goes_on_equal_to_the_scan_after_it_started_afresh_at_its_own_alarms() -> None:
     rng = np.random.default_rng(21)
     total = 0
-    for rule in THRESHOLDS:
+    for rule in _THRESHOLDS:
         rates = np.repeat(rng.choice(RATES, 12), 150)
         outcomes = bernoulli(rng, rates)
         resets = np.zeros(len(outcomes) + 1, np.bool_)
@@ -141,7 +141,7 @@ def test_goes_on_equal_to_the_scan_after_it_started_afresh_at_its_own_alarms() -
     assert total >= 12
 
 
-@pytest.mark.parametrize("rule", THRESHOLDS)
+@pytest.mark.parametrize("rule", _THRESHOLDS)
 @pytest.mark.parametrize("delta", [0.9, 0.01])
 def test_a_fresh_stream_owes_nothing_to_the_one_before(rule: str, delta: float) -> None:
     """Patience left over from 400 quiet observations would sleep through a change."""
@@ -206,7 +206,7 @@ def test_rounding_in_the_table_cannot_turn_a_decision() -> None:
     assert near > (80 if COMPILED else 5)
 
 
-@pytest.mark.parametrize("rule", THRESHOLDS)
+@pytest.mark.parametrize("rule", _THRESHOLDS)
 def test_beyond_the_end_of_the_table_logarithms_are_computed(
     rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,7 +238,7 @@ def test_compiled_and_plain_take_the_same_decisions_and_leave_the_same_state() -
 
 
 @pytest.mark.parametrize("outcome", [0, 1])
-@pytest.mark.parametrize("rule", THRESHOLDS)
+@pytest.mark.parametrize("rule", _THRESHOLDS)
 def test_a_constant_stream_never_alarms(outcome: int, rule: str) -> None:
     length = 5000 if COMPILED else 500
     detector = reserve(Glr(delta=0.99, threshold=rule).start(1), length)
@@ -249,7 +249,7 @@ def test_a_constant_stream_never_alarms(outcome: int, rule: str) -> None:
 
 
 @pytest.mark.parametrize("first", [0, 1])
-@pytest.mark.parametrize("rule", THRESHOLDS)
+@pytest.mark.parametrize("rule", _THRESHOLDS)
 @pytest.mark.parametrize("length", [40, 333])
 def test_certainty_never_silences_the_test(first: int, rule: str, length: int) -> None:
     """kl(0, q) and kl(1, q) are finite: 0^n 1^n and 1^n 0^n are the loudest changes there are."""
@@ -274,7 +274,7 @@ def test_one_observation_has_nothing_to_split() -> None:
 # ------------------------------------------------------------------------------------- thresholds
 
 
-@pytest.mark.parametrize("rule", THRESHOLDS)
+@pytest.mark.parametrize("rule", _THRESHOLDS)
 @given(st.integers(1, 10**9), st.floats(1e-12, 1, exclude_max=True))
 def test_thresholds_equal_an_independent_formula(rule: str, n: int, delta: float) -> None:
     assert threshold(n, delta, rule) == pytest.approx(float(limit(n, delta, rule)), rel=1e-10)
@@ -315,12 +315,12 @@ def test_the_level_patience_counts_on_is_a_monotone_lower_bound(rule: int, delta
     levels = [glr._level(n, delta, rule) for n in counts]
     assert all(a <= b for a, b in pairwise(levels))
     assert all(
-        level <= threshold(n, delta, THRESHOLDS[rule])
+        level <= threshold(n, delta, _THRESHOLDS[rule])
         for n, level in zip(counts, levels, strict=True)
     )
 
 
-@pytest.mark.parametrize("rule", THRESHOLDS)
+@pytest.mark.parametrize("rule", _THRESHOLDS)
 @given(st.floats(1e-9, 0.99), st.floats(1e-9, 0.99))
 def test_delta_is_what_the_user_gave(rule: str, delta: float, other: float) -> None:
     assert Glr(delta=delta, threshold=rule).start(3).rule[0]["delta"] == delta

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from freshband.experiments._choice import best_of, read_trials, try_all
 from freshband.experiments.base import Machine
-from freshband.experiments.choice import best_of, read_trials, try_all
-from freshband.experiments.training import OPEN
-from freshband.reporting.reproduction import reproduction_page
+from freshband.experiments.training import _OPEN
+from freshband.reporting._reproduction import reproduction_page
 
 QUIET = Machine(device="cpu", progress=False)
 GRID = {("digits", "extreme"): [((1,), (8,), (1e-6, 0.1))]}
@@ -32,7 +32,7 @@ def test_settings_are_the_best_of_what_was_tried() -> None:
     places = {(trial["dataset"], trial["air"]) for trial in trials}
     assert len(places) == 4
     for place in places:
-        assert OPEN[place] == best_of(trials, *place)
+        assert _OPEN[place] == best_of(trials, *place)
 
 
 def test_a_step_size_that_failed_is_not_trusted_on_either_air() -> None:

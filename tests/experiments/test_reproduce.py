@@ -23,24 +23,24 @@ from freshband.experiments.base import (
     Piece,
     Results,
     Verdict,
-    experiment_names,
-    find_verdicts,
+    _experiment_names,
+    _find_verdicts,
+    _same_settings,
     judge,
     judge_order,
     load_pieces,
     register,
     registry,
     reproduce,
-    same_settings,
 )
 from freshband.experiments.fig2a import Fig2a
 from freshband.experiments.fig2c import Fig2c
-from freshband.experiments.rules import OURS, Rules
+from freshband.experiments.rules import _OURS, Rules
 from freshband.experiments.training import Trained
+from freshband.reporting._figures import draw_picture
+from freshband.reporting._reproduction import reproduction_page, written_measure
 from freshband.reporting.curves import save_figure
-from freshband.reporting.figures import draw_picture
 from freshband.reporting.report import write_report
-from freshband.reporting.reproduction import reproduction_page, written_measure
 
 DOCS = Path(__file__).parents[2] / "docs"
 QUIET = Machine(device="cpu", progress=False)
@@ -49,8 +49,8 @@ TINY = {
     "batch_size": 8,
 }  # fmt: skip
 SMALL = Fig2c(scale="quick", runs=2, channels=(3, 8))
-TRAINED = [name for name in experiment_names() if issubclass(registry[name], Trained)]
-SIMULATED = [name for name in experiment_names() if name not in TRAINED]
+TRAINED = [name for name in _experiment_names() if issubclass(registry[name], Trained)]
+SIMULATED = [name for name in _experiment_names() if name not in TRAINED]
 
 
 def shrink(experiment: Experiment) -> Experiment:
@@ -97,8 +97,8 @@ def test_a_file_of_other_settings_is_not_mistaken(tmp_path: Path) -> None:
     play(SMALL, tmp_path)
     with pytest.raises(FileError, match="made with other settings"):
         play(dataclasses.replace(SMALL, runs=3), tmp_path)
-    assert same_settings({"means": [1, 2]}, {"means": (1, 2)})  # as JSON has them
-    assert not same_settings(None, {})
+    assert _same_settings({"means": [1, 2]}, {"means": (1, 2)})  # as JSON has them
+    assert not _same_settings(None, {})
 
 
 class Odd(Experiment):
@@ -200,7 +200,7 @@ def test_rules_are_tried_in_runs_that_no_figure_shows(tmp_path: Path) -> None:
     assert trained[3] > trained[1] > trained[0] == trained[2] == trained[4]
 
 
-@pytest.mark.parametrize("name", experiment_names())
+@pytest.mark.parametrize("name", _experiment_names())
 def test_what_is_registered_says_what_it_is(name: str) -> None:
     experiment = registry[name]
     assert experiment.title
@@ -212,15 +212,15 @@ def test_what_is_registered_says_what_it_is(name: str) -> None:
         assert all(scale in key for key in keys)
         assert f"{scale}: " in experiment.needs()
         assert all(dataset in experiment.needs() for dataset in sized.datasets)
-        assert find_verdicts(sized.verdicts) == sized
-    assert find_verdicts("package.json") is None
+        assert _find_verdicts(sized.verdicts) == sized
+    assert _find_verdicts("package.json") is None
     for shown in experiment.figures:
         assert "fig" not in shown  # named by its content: the paper's captions are swapped
     assert experiment.quick.keys() <= {field.name for field in dataclasses.fields(experiment)}
 
 
 def test_what_is_incomplete_is_not_registered() -> None:
-    before = experiment_names()
+    before = _experiment_names()
     with pytest.raises(ParameterError, match="no experiment can be called 'all'"):
         register("all")(Fig2c)
     with pytest.raises(ParameterError, match="experiment 'odd' needs 'title': what it shows"):
@@ -229,7 +229,7 @@ def test_what_is_incomplete_is_not_registered() -> None:
         register("half")(type("Half", (Experiment,), {"title": "Half", "question": "Is it?"}))
     with pytest.raises(ParameterError, match="experiment 'fig2a' is registered already"):
         register("fig2a")(type("Other", (Odd,), {"title": "Other", "question": "Which?"}))
-    assert experiment_names() == before
+    assert _experiment_names() == before
 
 
 # ------------------------------------------------------------------------------------ verdicts
@@ -276,7 +276,7 @@ def test_numbers_have_about_three_digits(ours: float, error: float, written: str
 
 def test_ours_does_what_was_best_under_random_scheduling() -> None:
     results = load_pieces(Rules(), DOCS / "reproduction")
-    assert [Rules().best_rule(results, place) for place in Rules().places] == [OURS, OURS]
+    assert [Rules().best_rule(results, place) for place in Rules().places] == [_OURS, _OURS]
 
 
 def test_the_files_of_the_documentation_can_be_reported(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_the_page_is_what_its_files_say() -> None:
     assert reproduction_page(DOCS / "reproduction") == page
     for picture in re.findall(r"\]\((reproduction/[^)]*)\)", page):
         assert (DOCS / picture).exists()
-    for name in experiment_names():
+    for name in _experiment_names():
         assert f"freshband reproduce {name} --scale full" in page
 
 

@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshband.federated.data.cifar import FileLayout
-from freshband.federated.download import Archive
+from freshband.federated._download import Archive
+from freshband.federated.data.cifar import _FileLayout
 
-TINY_10 = FileLayout(
+TINY_10 = _FileLayout(
     folder="cifar-10-batches-bin",
     train={f"data_batch_{number}.bin": 4 for number in range(1, 6)},
     test={"test_batch.bin": 3},
     label_bytes=1,
     n_classes=10,
 )
-TINY_100 = FileLayout(
+TINY_100 = _FileLayout(
     folder="cifar-100-binary",
     train={"train.bin": 6},
     test={"test.bin": 3},
@@ -36,7 +36,7 @@ TINY_100 = FileLayout(
 )
 
 
-def records(n: int, layout: FileLayout, seed: int) -> npt.NDArray[np.uint8]:
+def records(n: int, layout: _FileLayout, seed: int) -> npt.NDArray[np.uint8]:
     """Draw records with labels that exist."""
     rng = np.random.default_rng(seed)
     drawn = rng.integers(0, 256, (n, layout.record), np.uint8)
@@ -45,7 +45,7 @@ def records(n: int, layout: FileLayout, seed: int) -> npt.NDArray[np.uint8]:
     return drawn
 
 
-def write(folder: Path, layout: FileLayout) -> dict[str, npt.NDArray[np.uint8]]:
+def write(folder: Path, layout: _FileLayout) -> dict[str, npt.NDArray[np.uint8]]:
     """Write all files of a layout; return what is in them."""
     folder.mkdir(parents=True, exist_ok=True)
     held = {}
@@ -55,7 +55,7 @@ def write(folder: Path, layout: FileLayout) -> dict[str, npt.NDArray[np.uint8]]:
     return held
 
 
-def write_blank(folder: Path, layout: FileLayout) -> None:
+def write_blank(folder: Path, layout: _FileLayout) -> None:
     """Write sparse files of the official sizes: all labels and pixels zero, no disk used."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, size in layout.sizes.items():
@@ -75,7 +75,7 @@ def pack(path: Path, files: dict[str, bytes]) -> str:
     return "md5:" + hashlib.md5(path.read_bytes()).hexdigest()
 
 
-def archive_of(folder: Path, layout: FileLayout, url: str) -> Archive:
+def archive_of(folder: Path, layout: _FileLayout, url: str) -> Archive:
     """Pack a layout's files as the official archives are; return how to fetch it."""
     source = folder / "unpacked"
     write(source, layout)

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import nn
 
-from freshband.federated.clients.base import ParameterLayout
-from freshband.federated.clients.gpu.layers import Arena, Conv, Norm, Weights
-from freshband.federated.clients.gpu.stacking import stack
+from freshband.federated.clients._base import ParameterLayout
+from freshband.federated.clients.gpu._layers import Arena, Conv, Norm, Weights
+from freshband.federated.clients.gpu._stacking import stack
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"

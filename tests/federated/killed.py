@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from freshband.federated.checkpoint import load_checkpoint
+from freshband.federated._checkpoint import load_checkpoint
 from freshband.federated.records import RoundRecord
 from freshband.federated.runs import resume_run, start_run
 from freshband.federated.settings import Training
@@ -24,8 +24,8 @@ _processes = multiprocessing.get_context("forkserver")  # clean and new, but imp
 _processes.set_forkserver_preload(
     [
         "freshband.federated.runs",
-        "freshband.federated.clients.batched",
-        "freshband.federated.clients.threads",
+        "freshband.federated.clients._batched",
+        "freshband.federated.clients._threads",
         "h5netcdf",
         "numba.np.random.legacy",
         "sklearn.datasets",

@@ -16,7 +16,7 @@ from torch import nn
 
 from freshband.federated import Training, build_model, load_dataset
 from freshband.federated.clients import choose_clients
-from freshband.federated.clients.base import ParameterLayout, TrainingJob
+from freshband.federated.clients._base import ParameterLayout, TrainingJob
 
 LR = 0.1
 ROUNDS = 4  # memory is not damaged visibly every time

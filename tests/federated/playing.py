@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from freshband.federated import Federation, RoundRecord, Training
-from freshband.federated.clients.base import ParameterLayout
+from freshband.federated.clients._base import ParameterLayout
 
 TINY = {
     "dataset": "synthetic",

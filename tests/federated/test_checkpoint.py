@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freshband.errors import FileError, ParameterError
-from freshband.federated.checkpoint import has_checkpoint, load_checkpoint, save_checkpoint
+from freshband.federated._checkpoint import has_checkpoint, load_checkpoint, save_checkpoint
 
 DTYPES = [
     torch.float32, torch.float64, torch.bfloat16, torch.float16,
@@ -263,7 +263,7 @@ import os, sys
 from pathlib import Path
 import torch
 from freshband.errors import FileError
-from freshband.federated.checkpoint import load_checkpoint, save_checkpoint
+from freshband.federated._checkpoint import load_checkpoint, save_checkpoint
 
 folder = Path(sys.argv[1])
 big = {"w": torch.zeros(200_000, dtype=torch.uint8)}

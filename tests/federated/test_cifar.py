@@ -12,21 +12,21 @@ import torch
 
 from freshband.errors import FileError, ParameterError
 from freshband.federated.data import Cifar10, Cifar100, load_dataset
-from freshband.federated.data.cifar import CIFAR10, CIFAR100, FileLayout, read_folder
+from freshband.federated.data.cifar import _CIFAR10, _CIFAR100, _FileLayout, _read_folder
 from tests.federated.files import TINY_10, TINY_100, write, write_blank
 
 both = pytest.mark.parametrize("layout", [TINY_10, TINY_100], ids=["cifar10", "cifar100"])
 
 
 def test_the_official_sizes() -> None:
-    assert set(CIFAR10.sizes.values()) == {30_730_000}
-    assert CIFAR100.sizes == {"train.bin": 153_700_000, "test.bin": 30_740_000}
+    assert set(_CIFAR10.sizes.values()) == {30_730_000}
+    assert _CIFAR100.sizes == {"train.bin": 153_700_000, "test.bin": 30_740_000}
 
 
 @both
-def test_files_come_back_pixel_by_pixel(tmp_path: Path, layout: FileLayout) -> None:
+def test_files_come_back_pixel_by_pixel(tmp_path: Path, layout: _FileLayout) -> None:
     held = write(tmp_path, layout)
-    parts = read_folder(tmp_path, layout)
+    parts = _read_folder(tmp_path, layout)
     for (images, labels), files in zip(
         (parts[:2], parts[2:]), (layout.train, layout.test), strict=True
     ):
@@ -42,11 +42,12 @@ def test_files_come_back_pixel_by_pixel(tmp_path: Path, layout: FileLayout) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "layout", "model"), [("cifar10", CIFAR10, "cnn8"), ("cifar100", CIFAR100, "resnet18")]
+    ("name", "layout", "model"),
+    [("cifar10", _CIFAR10, "cnn8"), ("cifar100", _CIFAR100, "resnet18")],
 )
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_folder_is_read_by_name(
-    tmp_path: Path, name: str, layout: FileLayout, model: str, nested: bool
+    tmp_path: Path, name: str, layout: _FileLayout, model: str, nested: bool
 ) -> None:
     write_blank(tmp_path / layout.folder, layout)
     last = list(layout.train)[-1]
@@ -63,35 +64,35 @@ def test_a_folder_is_read_by_name(
 
 
 @both
-def test_a_missing_file_is_named_with_its_size(tmp_path: Path, layout: FileLayout) -> None:
+def test_a_missing_file_is_named_with_its_size(tmp_path: Path, layout: _FileLayout) -> None:
     write(tmp_path, layout)
     name = list(layout.sizes)[-1]
     (tmp_path / name).unlink()
     wanted = f"{name}: no such file; it should have {layout.sizes[name]:,} bytes \\(3 images"
     with pytest.raises(FileError, match=wanted):
-        read_folder(tmp_path, layout)
+        _read_folder(tmp_path, layout)
 
 
 @both
 @pytest.mark.parametrize("size", [0, 1, 3073, 9218, 9999])
-def test_a_file_of_another_size_is_named(tmp_path: Path, layout: FileLayout, size: int) -> None:
+def test_a_file_of_another_size_is_named(tmp_path: Path, layout: _FileLayout, size: int) -> None:
     write(tmp_path, layout)
     name = next(iter(layout.test))
     (tmp_path / name).write_bytes(bytes(size))
     wanted = f"{name}: damaged or incomplete: must have {layout.sizes[name]:,} bytes.*got {size:,}$"
     with pytest.raises(FileError, match=wanted):
-        read_folder(tmp_path, layout)
+        _read_folder(tmp_path, layout)
 
 
 @both
-def test_a_label_that_does_not_exist_is_named(tmp_path: Path, layout: FileLayout) -> None:
+def test_a_label_that_does_not_exist_is_named(tmp_path: Path, layout: _FileLayout) -> None:
     held = write(tmp_path, layout)
     name = next(iter(layout.train))
     held[name][2, layout.label_bytes - 1] = layout.n_classes
     held[name].tofile(tmp_path / name)
     wanted = f"{name}: damaged: labels must be in .*got {layout.n_classes} in image 2"
     with pytest.raises(FileError, match=wanted):
-        read_folder(tmp_path, layout)
+        _read_folder(tmp_path, layout)
 
 
 @pytest.mark.parametrize("source", [Cifar10, Cifar100])
@@ -121,7 +122,7 @@ def test_without_a_folder_the_cache_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FRESHBAND_CACHE", str(tmp_path))
-    write_blank(tmp_path / CIFAR10.folder, CIFAR10)
+    write_blank(tmp_path / _CIFAR10.folder, _CIFAR10)
     assert load_dataset("cifar10").n_train == 50_000
 
 
@@ -139,7 +140,7 @@ def test_noise_is_refused_or_read_never_more(tmp_path: Path) -> None:
             content[begin : begin + 50] = rng.randbytes(min(50, len(content) - begin))
         path.write_bytes(content)
         try:
-            _, train, _, test = read_folder(tmp_path, TINY_100)
+            _, train, _, test = _read_folder(tmp_path, TINY_100)
         except FileError:
             continue
         assert max(int(train.max()), int(test.max())) < 100

@@ -13,8 +13,8 @@ from torch import nn
 from freshband.errors import ParameterError
 from freshband.federated import Dataset, Training, build_model, load_dataset
 from freshband.federated.clients import choose_clients, name_device, pick_device
-from freshband.federated.clients.base import LocalTraining, ParameterLayout, TrainingJob, Trial
-from freshband.federated.clients.batched import is_dense
+from freshband.federated.clients._base import LocalTraining, ParameterLayout, TrainingJob, Trial
+from freshband.federated.clients._batched import is_dense
 
 MODELS: dict[str, dict[str, Any]] = {
     "mlp": {"shape": (1, 4, 4), "params": {"hidden": [6, 5]}},

@@ -12,21 +12,21 @@ import pytest
 import xarray as xr
 
 from freshband import simulate
+from freshband._policy import parse_policy
 from freshband.errors import FileError, ParameterError, UnknownNameError
 from freshband.federated import comparison
 from freshband.federated.comparison import (
+    _read_comparison,
     compare,
     load_comparison,
     measure_comparison,
-    read_comparison,
     save_comparison,
     settings_of,
     summarise_comparison,
 )
 from freshband.federated.engine import Federation
-from freshband.federated.result import collect_records
+from freshband.federated.result import _collect_records
 from freshband.federated.settings import Training
-from freshband.policy import parse_policy
 from tests.simulation.refusing import refused
 
 SETTINGS = Training(model="mlp", clients=3, rounds=6, seed=2, eval_every=2, device="cpu")
@@ -53,7 +53,7 @@ def test_each_trains_as_it_would_alone(result: xr.Dataset, policy: str, run: int
     options = {"delta": 0.2} if policy.startswith("glr") else {}
     settings = settings_of(SETTINGS, policy, options, run)
     with Federation(settings) as federation:
-        alone = collect_records(list(federation), settings)
+        alone = _collect_records(list(federation), settings)
     together = result.sel(policy=policy, run=run, drop=True).drop_vars(["regret", "regret_fixed"])
     xr.testing.assert_equal(together.drop_vars("seconds"), alone.drop_vars("seconds"))
 
@@ -97,7 +97,7 @@ def test_runs_in_step_compute_what_they_would_alone(
     result: xr.Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(comparison, "_groups", lambda asked: [[0, 1]])
-    again = compare(**read_comparison(result), progress=False)
+    again = compare(**_read_comparison(result), progress=False)
     xr.testing.assert_equal(again.drop_vars("seconds"), result.drop_vars("seconds"))
 
 
@@ -249,16 +249,16 @@ def test_a_comparison_with_settings_that_no_policy_used_can_be_repeated(
     config["settings"] |= {"mixing": 0.1, "buffer_size": 3}
     old = result.assign_attrs(config=json.dumps(config))
     notes: list[str] = []
-    saved = read_comparison(old, notes=notes)
+    saved = _read_comparison(old, notes=notes)
     assert notes == [
         "left out: mixing belongs to algorithm 'fedasync', not to 'renorm', got 0.1: no policy "
         "compared uses it",
         "left out: buffer_size belongs to algorithm 'fedbuff', not to 'renorm', got 3: no policy "
         "compared uses it",
     ]
-    assert saved == read_comparison(result)
+    assert saved == _read_comparison(result)
     config["policies"].append("cucb@fedbuff")
-    used = read_comparison(result.assign_attrs(config=json.dumps(config)))["settings"]
+    used = _read_comparison(result.assign_attrs(config=json.dumps(config)))["settings"]
     assert used.algorithm_options == {"buffer_size": 3}
     config["policies"].append("not-known-here")  # without its import a summary is still made
     summary = summarise_comparison(result.assign_attrs(config=json.dumps(config)))
@@ -274,7 +274,7 @@ def test_a_comparison_survives_its_file_and_can_be_repeated(
     save_comparison(result, tmp_path / "comparison.nc")
     loaded = load_comparison(tmp_path / "comparison.nc")
     xr.testing.assert_identical(loaded, result)
-    again = compare(**read_comparison(loaded), progress=False)
+    again = compare(**_read_comparison(loaded), progress=False)
     xr.testing.assert_equal(again.drop_vars("seconds"), result.drop_vars("seconds"))
     assert again.attrs["config"] == result.attrs["config"]
 

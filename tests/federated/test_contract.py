@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 from freshband.cli.app import app
 from freshband.errors import ParameterError, UnknownNameError
 from freshband.federated import Federation
+from freshband.federated._state import ServerState, copy_into
 from freshband.federated.algorithms import Arrivals, Rule, Wrapper, build_algorithm, registry
-from freshband.federated.algorithms.base import options_of, read_algorithm
-from freshband.federated.state import ServerState, copy_into
+from freshband.federated.algorithms.base import _options_of, read_algorithm
 from tests.federated.playing import tiny
 from tests.test_contract import documented, ours, outside_and_inside
 
@@ -204,7 +204,7 @@ def test_a_rule_is_one_file_and_its_docstring_the_documentation(name: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "field"), [(name, field) for name in NAMES for field in sorted(options_of(name))]
+    ("name", "field"), [(name, field) for name in NAMES for field in sorted(_options_of(name))]
 )
 def test_bad_options_are_refused_by_name(name: str, field: str) -> None:
     text = documented(registry[name], field)
@@ -228,8 +228,8 @@ def test_bad_options_are_refused_by_name(name: str, field: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_options_of_others_are_refused_with_their_home(name: str) -> None:
-    everything = {field for each in NAMES for field in options_of(each)}
-    own = {field for each in read_algorithm(name) for field in options_of(each)}
+    everything = {field for each in NAMES for field in _options_of(each)}
+    own = {field for each in read_algorithm(name) for field in _options_of(each)}
     for field in everything - own:
         with pytest.raises(ParameterError, match=f"^{field} belongs to algorithm '.* not to "):
             build_algorithm(name, {field: 1})

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from freshband.errors import FileError
-from freshband.federated.data.cifar import read_folder
-from freshband.federated.download import Archive, cache_folder, fetch
+from freshband.federated._download import Archive, cache_folder, fetch
+from freshband.federated.data.cifar import _read_folder
 from tests.federated.files import TINY_10, Server, archive_of, pack, serving
 
 
@@ -37,7 +37,7 @@ def test_an_archive_is_fetched_once_and_unpacked(tmp_path: Path, server: Server)
     assert "100%" in shown.getvalue() or "━" in shown.getvalue()
     assert names(folder) == sorted(TINY_10.sizes)  # neither the readme nor the mischief
     assert names(tmp_path / "deep") == sorted(["cache", TINY_10.folder, *TINY_10.sizes])
-    read_folder(folder, TINY_10)
+    _read_folder(folder, TINY_10)
     assert fetch(archive, cache) == folder
     assert len(server.asked) == 1
 
@@ -47,7 +47,7 @@ def test_a_damaged_copy_is_fetched_again(tmp_path: Path, server: Server) -> None
     folder = fetch(archive, tmp_path, quiet())
     (folder / "data_batch_2.bin").write_bytes(b"short")
     fetch(archive, tmp_path, quiet())
-    read_folder(folder, TINY_10)
+    _read_folder(folder, TINY_10)
     assert len(server.asked) == 2
 
 
@@ -56,7 +56,7 @@ def test_half_an_archive_from_before_is_replaced(tmp_path: Path, server: Server)
     cache = tmp_path / "cache"
     cache.mkdir()
     (cache / "tiny-binary.tar.gz").write_bytes(b"half")
-    read_folder(fetch(archive, cache, quiet()), TINY_10)
+    _read_folder(fetch(archive, cache, quiet()), TINY_10)
 
 
 def test_a_wrong_checksum_is_refused(tmp_path: Path, server: Server) -> None:

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from freshband.federated import Dataset, Federation, Partition, RoundRecord, Training
-from freshband.federated.algorithms.fedavg import WEIGHTINGS
-from freshband.federated.batches import Batches
-from freshband.federated.clients.base import ParameterLayout, TrainingJob
+from freshband.federated._batches import Batches
+from freshband.federated.algorithms.fedavg import _WEIGHTINGS
+from freshband.federated.clients._base import ParameterLayout, TrainingJob
 from tests.federated.playing import (
     DEAD,
     KINDS,
@@ -45,7 +45,7 @@ def assert_plays_like_the_slow_one(settings: Training, **objects: Any) -> list[R
 
 
 @pytest.mark.parametrize("weights", ["equal", "size", "contribution"])
-@pytest.mark.parametrize("rule", WEIGHTINGS)
+@pytest.mark.parametrize("rule", _WEIGHTINGS)
 def test_async_is_the_slow_round(rule: Any, weights: Any) -> None:
     more: dict[str, Any] = {"server_lr": 0.2 if rule == "literal" else 0.9}
     if rule == "uniform":  # then weights are those of contributions alone

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from freshband.errors import ParameterError
-from freshband.federated.clients.base import ParameterLayout, TrainingJob, Trial
+from freshband.federated.clients._base import ParameterLayout, TrainingJob, Trial
+from freshband.federated.clients._threads import ThreadedClients
+from freshband.federated.clients.gpu._stacking import UnsupportedModuleError
 from freshband.federated.clients.gpu.graphs import GraphedClients, _stack
-from freshband.federated.clients.gpu.stacking import UnsupportedModuleError
-from freshband.federated.clients.threads import ThreadedClients
 from freshband.federated.data import load_dataset
 from freshband.federated.models import build_model
 

@@ -10,10 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freshband.federated.contribution import LEAVE_ONE_OUT, cosine_distance, leave_one_out
-from freshband.federated.leaving_out import distances_to_rest, models_without
+from freshband.federated.contribution import _LEAVE_ONE_OUT, cosine_distance, leave_one_out
+from freshband.federated.leaving_out import _models_without, distances_to_rest
 
-every_form = pytest.mark.parametrize("form", LEAVE_ONE_OUT)
+every_form = pytest.mark.parametrize("form", _LEAVE_ONE_OUT)
 kinds = ["all", "one heard", "alike", "opposed", "one heavy", "weightless"]
 
 
@@ -96,8 +96,8 @@ def test_models_are_the_formulas(m: int, p: int, seed: int) -> None:
     whole = np.random.default_rng(seed + 1).normal(size=p)
     everybody = np.ones(m, bool)
     who = np.arange(m)[::2]
-    for form in LEAVE_ONE_OUT:
-        found = models_without(
+    for form in _LEAVE_ONE_OUT:
+        found = _models_without(
             torch.from_numpy(whole), torch.from_numpy(models), zeta, everybody, who,
             form,  # type: ignore[arg-type]
         )  # fmt: skip
@@ -113,7 +113,7 @@ def test_models_by_hand() -> None:
     zeta, heard = np.array([0.5, 0.25, 0.25]), np.array([True, True, False])
 
     def found(form: Any) -> list[list[float]]:
-        return models_without(model, models, zeta, heard, np.array([0, 1, 2]), form).tolist()
+        return _models_without(model, models, zeta, heard, np.array([0, 1, 2]), form).tolist()
 
     # (w - ζ w_m) / (1 - ζ); nobody ever heard of the third
     assert found("global_minus") == [[-1, 4], [1, pytest.approx(7 / 3)], [1, 2]]
@@ -126,9 +126,9 @@ def test_models_by_hand() -> None:
 @every_form
 def test_the_model_is_all_there_is(form: Any) -> None:
     model, models = torch.tensor([1.0, 2.0]), torch.tensor([[3.0, 4.0], [5.0, 6.0]])
-    nobody = models_without(model, models, np.ones(2) / 2, np.zeros(2, bool), np.arange(2), form)
+    nobody = _models_without(model, models, np.ones(2) / 2, np.zeros(2, bool), np.arange(2), form)
     assert nobody.tolist() == [[1, 2], [1, 2]]
-    alone = models_without(
+    alone = _models_without(
         model, models, np.array([1.0, 0.0]), np.ones(2, bool), np.array([0]), form
     )
     assert alone.tolist() == [[1, 2]]
@@ -140,14 +140,14 @@ def test_a_client_without_weight_leaves_the_others() -> None:
     models = torch.tensor([[3.0, 0.0], [1.0, 1.0], [5.0, 7.0]], dtype=torch.float64)
     zeta, who = np.array([0.0, 0.5, 0.5]), np.array([0])
     for form, expected in [("global_minus", [1, 2]), ("buffer", [3, 4]), ("literal", [1, 1])]:
-        found = models_without(model, models, zeta, np.ones(3, bool), who, form)  # type: ignore[arg-type]
+        found = _models_without(model, models, zeta, np.ones(3, bool), who, form)  # type: ignore[arg-type]
         assert found.tolist() == [expected]
 
 
 @every_form
 def test_nobody_asked(form: Any) -> None:
     nobody = np.zeros(0, np.int64)
-    found = models_without(
+    found = _models_without(
         torch.ones(3), torch.ones(2, 3), np.ones(2) / 2, np.ones(2, bool), nobody, form
     )
     assert found.shape == (0, 3)
@@ -159,7 +159,7 @@ def test_what_is_given_is_left_alone(form: Any) -> None:
     rows, model = torch.from_numpy(gradients), torch.ones(6, dtype=torch.float64)
     copies = [gradients.copy(), zeta.copy(), model.clone()]
     distances_to_rest(rows, zeta, form)
-    models_without(model, rows, zeta, np.ones(4, bool), np.arange(4), form)
+    _models_without(model, rows, zeta, np.ones(4, bool), np.arange(4), form)
     assert np.array_equal(rows.numpy(), copies[0])
     assert np.array_equal(zeta, copies[1])
     assert torch.equal(model, copies[2])

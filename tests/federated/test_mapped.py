@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from freshband.federated.clients.base import ParameterLayout
-from freshband.federated.clients.gpu.layers import Arena
-from freshband.federated.clients.gpu.mapped import MappedModel
+from freshband.federated.clients._base import ParameterLayout
+from freshband.federated.clients.gpu._layers import Arena
+from freshband.federated.clients.gpu._mapped import MappedModel
 from freshband.federated.data import load_dataset
 from freshband.federated.models import build_model
 

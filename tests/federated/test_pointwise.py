@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from freshband.federated import build_model
-from freshband.federated.clients.pointwise import at_risk, differentiate
+from freshband.federated.clients._pointwise import at_risk, differentiate
 from tests.federated.narrow import OWN, ZOO, build
 
 REPOSITORY = Path(__file__).parents[2]

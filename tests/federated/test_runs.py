@@ -15,7 +15,7 @@ import torch
 
 from freshband.errors import FileError, ParameterError, SequenceError
 from freshband.federated import Dataset, build_model, load_dataset, split_samples
-from freshband.federated.checkpoint import load_checkpoint, save_checkpoint
+from freshband.federated._checkpoint import load_checkpoint, save_checkpoint
 from freshband.federated.records import RoundRecord
 from freshband.federated.result import load_training
 from freshband.federated.runs import Run, resume_run, start_run

@@ -10,7 +10,7 @@ import pytest
 
 from freshband.errors import ParameterError, UnknownNameError
 from freshband.federated import Training
-from freshband.federated.comparison import load_comparison, read_comparison, settings_of
+from freshband.federated.comparison import _read_comparison, load_comparison, settings_of
 from tests.simulation.refusing import refused
 
 
@@ -327,7 +327,7 @@ def test_settings_of_the_published_results_are_read() -> None:
     assert len(files) > 30
     for path in files:
         notes: list[str] = []
-        saved = read_comparison(load_comparison(path), path.parent, notes)
+        saved = _read_comparison(load_comparison(path), path.parent, notes)
         assert notes == []
         assert saved["settings"].unused() == {}
         for policy in saved["policies"]:

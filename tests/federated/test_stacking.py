@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from freshband.federated.clients.base import ParameterLayout
-from freshband.federated.clients.gpu.layers import Conv, Flatten, Mean, Norm, Residual
-from freshband.federated.clients.gpu.stacking import UnsupportedModuleError, stack
+from freshband.federated.clients._base import ParameterLayout
+from freshband.federated.clients.gpu._layers import Conv, Flatten, Mean, Norm, Residual
+from freshband.federated.clients.gpu._stacking import UnsupportedModuleError, stack
 from freshband.federated.models import build_model
 
 SHAPE = (3, 16, 16)

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from freshband.errors import ParameterError
 from freshband.federated.algorithms import build_algorithm
+from freshband.federated.algorithms._weighted import WeightedMean
 from freshband.federated.algorithms.fedasync import FedAsync
-from freshband.federated.algorithms.fedavg import WEIGHTINGS
+from freshband.federated.algorithms.fedavg import _WEIGHTINGS
 from freshband.federated.algorithms.fedbuff import FedBuff
-from freshband.federated.algorithms.weighted import WeightedMean
-from freshband.federated.contribution import client_weights
+from freshband.federated.contribution import _client_weights
 
 ZETA = [0.5, 0.25, 0.125, 0.125]
 ARRIVED = [True, False, True, False]
@@ -35,8 +35,8 @@ def update_steps(
 
 
 def test_weights_are_shares_of_all_contributions() -> None:
-    assert client_weights([2, 1, 1]).tolist() == [0.5, 0.25, 0.25]
-    assert client_weights([0, 0, 0]).tolist() == [1 / 3] * 3
+    assert _client_weights([2, 1, 1]).tolist() == [0.5, 0.25, 0.25]
+    assert _client_weights([0, 0, 0]).tolist() == [1 / 3] * 3
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_fixed_is_the_best_multiple_of_a_mean_of_orthogonal_updates(m: int, data
     assert best == pytest.approx(arrived.sum() / m)
 
 
-@pytest.mark.parametrize("rule", WEIGHTINGS)
+@pytest.mark.parametrize("rule", _WEIGHTINGS)
 def test_nobody_arrived_moves_nothing(rule: Any) -> None:
     assert update_steps(ZETA, [False] * 4, 0.1, rule=rule).tolist() == [0, 0, 0, 0]
 
@@ -101,9 +101,9 @@ def test_staleness_weights(rule: Any) -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: client_weights([1, -1]),
-        lambda: client_weights([1, float("nan")]),
-        lambda: client_weights([]),
+        lambda: _client_weights([1, -1]),
+        lambda: _client_weights([1, float("nan")]),
+        lambda: _client_weights([]),
         lambda: update_steps(ZETA, [True], 0.1),
         lambda: update_steps(ZETA, ARRIVED, 0.0),
         lambda: update_steps(ZETA, ARRIVED, 0.1, server_lr=float("nan")),

@@ -21,8 +21,8 @@ from freshband.flower import (
     build_rounds,
     channel_mod,
 )
+from freshband.flower._wire import to_arrays, to_record
 from freshband.flower.template.task import Task
-from freshband.flower.wire import to_arrays, to_record
 from tests.flower.playground import Playground
 
 CLIENTS = 3

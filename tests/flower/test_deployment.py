@@ -21,11 +21,11 @@ pytest.importorskip("flwr")
 pytest.importorskip("torch")
 
 from freshband.federated import Federation, Training
-from freshband.federated.checkpoint import has_checkpoint, load_checkpoint
+from freshband.federated._checkpoint import has_checkpoint, load_checkpoint
 from freshband.federated.result import load_training
+from freshband.flower._deployment import Deployment, DeploymentError, _marked
+from freshband.flower._scaffold import write_app
 from freshband.flower.certificates import make_node_key
-from freshband.flower.deployment import Deployment, DeploymentError, _marked
-from freshband.flower.scaffold import write_app
 
 pytestmark = [
     pytest.mark.deployment,

@@ -19,8 +19,8 @@ from freshband.flower import (
     StrategyAggregation,
     build_rounds,
 )
+from freshband.flower._wire import to_arrays
 from freshband.flower.template.task import open_task
-from freshband.flower.wire import to_arrays
 from tests.flower.playground import Playground, digits_client
 
 SMALL = {"model": "mlp", "clients": 4, "rounds": 8, "seed": 3, "path": "threads"}

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import freshband
+from freshband._policy import parse_policy
 from freshband.errors import ParameterError
 from freshband.matching.base import match
 from freshband.matching.priority import Priority
-from freshband.policy import parse_policy
 from tests.reference.ordering import best_first, oldest_first
 
 

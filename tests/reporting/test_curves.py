@@ -16,8 +16,8 @@ from freshband.channels import Table
 from freshband.errors import FileError, ParameterError
 from freshband.reporting.curves import (
     COLOURS,
-    check_figure,
-    check_measure,
+    _check_figure,
+    _check_measure,
     draw_curves,
     save_figure,
 )
@@ -128,7 +128,7 @@ def test_unknown_measures(result: xr.Dataset, measure: Any) -> None:
     with refused(ParameterError, message):
         draw_curves(result, measure)
     with refused(ParameterError, message):
-        check_measure(measure, has_means=True)
+        _check_measure(measure, has_means=True)
 
 
 @pytest.mark.parametrize("other", [None, "result.nc", xr.Dataset()])
@@ -163,7 +163,7 @@ def test_formats_go_by_the_ending(ending: str, begins: bytes, tmp_path: Path) ->
 @pytest.mark.parametrize("name", ["curves", "curves.xyz", "curves.png.gz", ".png", "png"])
 def test_other_endings_are_refused_before_anything_is_drawn(name: str, tmp_path: Path) -> None:
     message = "the name of a picture must end in one of png, pdf, svg, eps, jpg, tif, webp, got "
-    for use in (check_figure, lambda path: save_figure(Figure(), path)):
+    for use in (_check_figure, lambda path: save_figure(Figure(), path)):
         with refused(ParameterError, message):
             use(tmp_path / name)
     assert not list(tmp_path.iterdir())

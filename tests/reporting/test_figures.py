@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from freshband.experiments.pictures import Panel, Picture, Series
+from freshband.reporting._figures import draw_picture
 from freshband.reporting.curves import COLOURS
-from freshband.reporting.figures import draw_picture
 
 VALUES = np.array([[1.0, 2.0, 6.0], [4.0, 5.0, 6.0]])  # two positions, three runs
 MEANS = [3.0, 5.0]

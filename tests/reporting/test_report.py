@@ -16,13 +16,13 @@ import plotly.graph_objects
 import pytest
 import xarray as xr
 
+from freshband._sealed import save_sealed
 from freshband.channels.base import open_air
 from freshband.errors import FileError, FreshbandError, ParameterError
-from freshband.reporting.air import COLUMNS, Air, cut_rounds, pool
-from freshband.reporting.page.air import Play, channel_map
-from freshband.reporting.page.charts import POINTS, Series, curves
+from freshband.reporting._air import COLUMNS, Air, cut_rounds, pool
+from freshband.reporting._page.air import Play, channel_map
+from freshband.reporting._page.charts import POINTS, Series, curves
 from freshband.reporting.report import write_report
-from freshband.sealed import save_sealed
 from tests.reporting.results import (
     NASTY,
     POLICIES,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from freshband._sealed import save_sealed
 from freshband.reporting.report import write_report
-from freshband.sealed import save_sealed
 from tests.reporting.browser import Page, browsing, find_browser
 from tests.reporting.results import NASTY, fill, make_comparison
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from freshband.policy import parse_policy
-from freshband.rounds import observe_round, open_desk, plan_round
+from freshband._policy import parse_policy
+from freshband._rounds import observe_round, open_desk, plan_round
 from freshband.states import reserve
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freshband.schedulers import cucb
-from freshband.schedulers.aoi_aware import wrap
+from freshband.schedulers._aoi_aware import wrap
 from freshband.schedulers.base import means, override, reveal, score, select, update
 from freshband.schedulers.counts import keep
 from tests.reference.aoi_aware import per_client, sum_rule

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from freshband._policy import parse_policy
 from freshband.detectors.base import forget_all, push
 from freshband.errors import ParameterError
-from freshband.policy import parse_policy
 from freshband.ranking import CLIENTS
 from freshband.schedulers import restarting
 from freshband.schedulers.base import select, update

@@ -13,14 +13,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from freshband._policy import parse_policy
+from freshband._rounds import open_desk
 from freshband.errors import ParameterError
-from freshband.policy import parse_policy
-from freshband.rounds import open_desk
 from freshband.schedulers import m_exp3
 from freshband.schedulers.base import select
 from freshband.schedulers.m_exp3 import MExp3
-from freshband.simulation.loop import open_tally, run_block
-from freshband.states import arrays, reserve
+from freshband.simulation._loop import open_tally, run_block
+from freshband.states import _arrays, reserve
 from tests.channels.margins import assert_share
 from tests.reference.m_exp3 import DenseMExp3
 from tests.schedulers.stepping import Game
@@ -232,8 +232,8 @@ def test_growing_keeps_what_was_learnt() -> None:
     grown = reserve(held, 500)
     assert len(grown.excess) > len(held.excess)
     assert weights(grown, 9, 4) == before
-    for name, array in arrays(held.counts):
-        np.testing.assert_array_equal(array, dict(arrays(grown.counts))[name])
+    for name, array in _arrays(held.counts):
+        np.testing.assert_array_equal(array, dict(_arrays(grown.counts))[name])
     assert reserve(grown, 0) is grown
 
 
@@ -241,12 +241,12 @@ def test_growing_keeps_what_was_learnt() -> None:
 
 
 def frozen(state: Any) -> dict[str, NDArray[Any]]:
-    return {name: array.copy() for name, array in arrays(state)}
+    return {name: array.copy() for name, array in _arrays(state)}
 
 
 def assert_only_means_moved(before: dict[str, NDArray[Any]], state: Any) -> None:
     moved = {
-        name for name, array in arrays(state) if not np.array_equal(before[name], array)
+        name for name, array in _arrays(state) if not np.array_equal(before[name], array)
     }  # mean and width go with pulls and wins
     assert moved
     assert moved <= {"counts.pulls", "counts.wins", "counts.mean", "counts.width"}
@@ -387,7 +387,7 @@ def test_a_million_rounds_neither_overflow_nor_lose_a_weight() -> None:
         expected = rate * 10**6 * means[list(arm)].sum()
         assert log_weight == pytest.approx(expected, abs=5 * rate * math.sqrt(80 * 10**6))
     assert max(known.values()) > 50_000  # e^50,000 is far beyond any float
-    for name, array in arrays(run.state):
+    for name, array in _arrays(run.state):
         if name != "excess":
             numbers = array.view(np.float64) if array.dtype.names else array
             assert not np.isnan(numbers).any(), name

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freshband.policy import parse_policy
+from freshband._policy import parse_policy
 from freshband.schedulers.base import means, reveal, score, select, update
 from freshband.schedulers.random import RandomScheduler
 from tests.channels.margins import assert_share

@@ -18,15 +18,15 @@ from rich.console import Console
 
 import freshband
 from freshband import simulate, summarise
+from freshband._policy import parse_policy
+from freshband._rounds import open_desk
+from freshband._seeding import Role, generator
 from freshband.aoi import ages_of, growth_exponent, match_alarms
 from freshband.channels import Piecewise, StatesStream, Stationary, Table, open_air
 from freshband.errors import FileError, ParameterError, SequenceError, UnknownNameError
 from freshband.parameters import Parameters
-from freshband.policy import parse_policy
-from freshband.rounds import open_desk
-from freshband.seeding import Role, generator
 from freshband.simulation import monte_carlo
-from freshband.simulation.loop import open_tally, run_block
+from freshband.simulation._loop import open_tally, run_block
 from freshband.states import reserve
 from tests.simulation.refusing import refused
 

@@ -13,9 +13,9 @@ import pytest
 import xarray as xr
 
 from freshband import load_result, save_result, simulate, summarise
+from freshband._files import check_writable, replacing
 from freshband.channels import Table
 from freshband.errors import FileError, ParameterError
-from freshband.files import check_writable, replacing
 from tests.simulation.refusing import refused
 
 

@@ -16,32 +16,18 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from freshband._registry import Registry
+from freshband._seeding import Role, check_seed, generator
 from freshband.errors import ParameterError, RuleError, shown
 from freshband.parameters import whole_number
-from freshband.registry import Registry
-from freshband.seeding import Role, check_seed, generator
 
-__all__ = [
-    "Bits",
-    "Block",
-    "ChannelModel",
-    "Flags",
-    "Floats",
-    "Rng",
-    "Stream",
-    "at_most",
-    "build",
-    "open_air",
-    "register",
-    "registry",
-    "same_air",
-]
+__all__ = ["Block", "ChannelModel", "Stream", "build", "open_air", "register", "registry"]
 
 
-Rng: TypeAlias = np.random.Generator
-Bits: TypeAlias = npt.NDArray[np.uint8]
-Flags: TypeAlias = npt.NDArray[np.bool_]
-Floats: TypeAlias = npt.NDArray[np.float64]
+_Rng: TypeAlias = np.random.Generator
+_Bits: TypeAlias = npt.NDArray[np.uint8]
+_Flags: TypeAlias = npt.NDArray[np.bool_]
+_Floats: TypeAlias = npt.NDArray[np.float64]
 
 _COMPARED: Final = 1024  # rounds of two runs compared at a time
 
@@ -58,8 +44,8 @@ class Block(NamedTuple):
         throughout where the model has no means, such as a recorded trace of 0/1 states.
     """
 
-    states: Bits
-    means: Floats
+    states: _Bits
+    means: _Floats
 
 
 class Stream(Protocol):
@@ -79,7 +65,7 @@ class Stream(Protocol):
         ...
 
     @property
-    def changed(self) -> Flags:
+    def changed(self) -> _Flags:
         """Which channels changed at each of `breakpoints`, shape (breakpoints, n_channels)."""
         ...
 
@@ -98,7 +84,7 @@ class ChannelModel(Protocol):
         """Whether blocks hold success rates; otherwise an oracle can only know the states."""
         ...
 
-    def start(self, rounds: int, structure: Rng, states: Rng) -> Stream:
+    def start(self, rounds: int, structure: _Rng, states: _Rng) -> Stream:
         """Open a stream of ``rounds`` rounds.
 
         Parameters
@@ -156,7 +142,7 @@ def build(
     return model
 
 
-def at_most(rounds: int, model: ChannelModel) -> int:
+def _at_most(rounds: int, model: ChannelModel) -> int:
     """Return a default number of rounds, or the length of a recording that is shorter."""
     lasts: int | None = getattr(model, "n_rounds", None)
     return rounds if lasts is None else min(rounds, lasts)
@@ -230,11 +216,11 @@ class _Checked:
         return self._stream.breakpoints
 
     @property
-    def changed(self) -> Flags:
+    def changed(self) -> _Flags:
         return self._stream.changed
 
 
-def same_air(model: ChannelModel, rounds: int, seed: int, runs: Sequence[int]) -> bool:
+def _same_air(model: ChannelModel, rounds: int, seed: int, runs: Sequence[int]) -> bool:
     """Return whether several runs meet the very same states, as in a recording played again."""
     first, *others = runs
     for run in others:

@@ -9,9 +9,9 @@ from typing import Annotated, ClassVar, final
 import numpy as np
 from pydantic import Field, model_validator
 
-from freshband.channels.base import Floats, Rng, Stream, register
-from freshband.channels.fields import Count, MeansModel, Natural, Probability, check_order
-from freshband.channels.piecewise import Piecewise, segment_lengths
+from freshband.channels._fields import Count, MeansModel, Natural, Probability, check_order
+from freshband.channels.base import Stream, _Floats, _Rng, register
+from freshband.channels.piecewise import Piecewise, _segment_lengths
 from freshband.channels.streams import held
 from freshband.parameters import Parameters, whole_number
 
@@ -28,7 +28,7 @@ class _Problem(Parameters):
     _means: ClassVar[tuple[tuple[float, ...], ...]]
     _eighths: ClassVar[tuple[int, ...] | None] = None  # None: segments of equal length
 
-    def start(self, rounds: int, structure: Rng, states: Rng) -> Stream:
+    def start(self, rounds: int, structure: _Rng, states: _Rng) -> Stream:
         """Open a stream; see `ChannelModel.start`."""
         places = None
         if self._eighths is not None:
@@ -147,8 +147,8 @@ class BessonRandom(MeansModel):
         check_order(self, "jump_low", "jump_high")
         return self
 
-    def _pieces(self, rounds: int, structure: Rng) -> Iterable[Floats]:
-        lengths = segment_lengths(rounds, self.n_breakpoints + 1, self.min_gap, structure)
+    def _pieces(self, rounds: int, structure: _Rng) -> Iterable[_Floats]:
+        lengths = _segment_lengths(rounds, self.n_breakpoints + 1, self.min_gap, structure)
         means = np.empty((len(lengths), self.n_channels))
         means[0] = structure.random(self.n_channels)
         for before, after in itertools.pairwise(means):

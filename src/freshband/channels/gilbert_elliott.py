@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar, NamedTuple, final
 import numpy as np
 from pydantic import Field, model_validator
 
-from freshband.channels.base import Bits, Flags, Floats, Rng, Stream, register
-from freshband.channels.fields import Probability, RatedBand, Row, forbid
-from freshband.channels.streams import MeansStream, slices
+from freshband.channels._fields import Probability, RatedBand, Row, forbid
+from freshband.channels.base import Stream, _Bits, _Flags, _Floats, _Rng, register
+from freshband.channels.streams import MeansStream, _slices
 from freshband.errors import ParameterError
 from freshband.parameters import whole_number
 
@@ -19,11 +19,11 @@ __all__ = ["GilbertElliott"]
 class _Chain(NamedTuple):
     """Two-state chains, one for each channel: arrays of shape (n_channels,)."""
 
-    leave: Floats  # P(good -> bad)
-    enter: Floats  # P(bad -> good)
+    leave: _Floats  # P(good -> bad)
+    enter: _Floats  # P(bad -> good)
 
     @property
-    def share(self) -> Floats:
+    def share(self) -> _Floats:
         """The long-run share of rounds in the good state."""
         return self.enter / (self.leave + self.enter)
 
@@ -122,7 +122,7 @@ class GilbertElliott(RatedBand):
                     f"[{self.bad_success}, {self.good_success}], got {value}"
                 )
 
-    def start(self, rounds: int, structure: Rng, states: Rng) -> Stream:
+    def start(self, rounds: int, structure: _Rng, states: _Rng) -> Stream:
         """Open a stream; see `ChannelModel.start`."""
         rounds = whole_number("rounds", rounds, at_least=1)
         if self.p_bad is not None:
@@ -142,13 +142,13 @@ class GilbertElliott(RatedBand):
 class _HiddenStates:
     """Draws the chains of all channels at once, carrying the hidden state between blocks."""
 
-    def __init__(self, chain: _Chain, success: tuple[float, float], states: Rng) -> None:
+    def __init__(self, chain: _Chain, success: tuple[float, float], states: _Rng) -> None:
         self._chain = chain
         self._success = success
         self._states = states
         self._hidden = states.random(len(chain.share)) < chain.share
 
-    def block(self, means: Floats) -> Bits:
+    def block(self, means: _Floats) -> _Bits:
         """Draw the states of the next block."""
         good = np.empty(means.shape, np.bool_)
         n, n_channels = means.shape
@@ -156,7 +156,7 @@ class _HiddenStates:
         # The draws of each round are one row, first the chains' and then those of success, so that
         # block sizes do not matter.
         width = 2 * n_channels if noisy else n_channels
-        for part in slices(n, width):
+        for part in _slices(n, width):
             drawn = self._states.random((part.stop - part.start, width))
             hidden = _advance(self._hidden, self._chain, drawn[:, :n_channels])
             self._hidden = hidden[-1]
@@ -166,7 +166,7 @@ class _HiddenStates:
         return good.view(np.uint8)
 
 
-def _advance(hidden: Flags, chain: _Chain, drawn: Floats) -> Flags:
+def _advance(hidden: _Flags, chain: _Chain, drawn: _Floats) -> _Flags:
     """Return the hidden states that follow ``hidden``, without a loop over rounds.
 
     A chain is in its good state after a uniform draw u if u < 1 - leave (from good) or u < enter

@@ -9,9 +9,9 @@ from typing import final
 import numpy as np
 from pydantic import model_validator
 
-from freshband.channels.base import Floats, Rng, register
-from freshband.channels.fields import Band, Count, MeansModel, Natural, Probability, check_order
-from freshband.channels.piecewise import Piecewise, segment_lengths
+from freshband.channels._fields import Band, Count, MeansModel, Natural, Probability, check_order
+from freshband.channels.base import _Floats, _Rng, register
+from freshband.channels.piecewise import Piecewise, _segment_lengths
 from freshband.channels.streams import held
 from freshband.channels.switching import Switching
 from freshband.errors import ParameterError
@@ -50,7 +50,7 @@ class HardStationary(MeansModel):
         check_order(self, "n_clients", "n_channels")
         return self
 
-    def _pieces(self, rounds: int, structure: Rng) -> Iterable[Floats]:
+    def _pieces(self, rounds: int, structure: _Rng) -> Iterable[_Floats]:
         channels, clients = self.n_channels, self.n_clients
         enough = math.ceil((channels - clients) ** 2 / (clients**2 * channels))
         whole_number("rounds", rounds, at_least=enough)
@@ -100,7 +100,7 @@ class HardPiecewise(MeansModel):
             )
         return self
 
-    def _pieces(self, rounds: int, structure: Rng) -> Iterable[Floats]:
+    def _pieces(self, rounds: int, structure: _Rng) -> Iterable[_Floats]:
         channels, clients = self.n_channels, self.n_clients
         enough = max(channels, 4 * channels // clients + 1)
         whole_number("rounds", rounds, at_least=enough)
@@ -108,7 +108,7 @@ class HardPiecewise(MeansModel):
         means[:, :clients] += math.sqrt(channels / (clients * rounds))
         special = int(structure.integers(channels))
         means[special] = means[special, ::-1].copy()
-        return held(means, segment_lengths(rounds, channels, 1, None))
+        return held(means, _segment_lengths(rounds, channels, 1, None))
 
 
 class _PiecewiseFigure(Band):
@@ -116,7 +116,7 @@ class _PiecewiseFigure(Band):
 
     n_breakpoints: Natural = 5
 
-    def _pieces(self, rounds: int, structure: Rng) -> Iterable[Floats]:
+    def _pieces(self, rounds: int, structure: _Rng) -> Iterable[_Floats]:
         return Piecewise(**dict(self))._pieces(rounds, structure)
 
 
@@ -225,5 +225,5 @@ class Fig3Extreme(Band):
     mean_high: Probability = 1.0
     hazard: Probability = 0.04
 
-    def _pieces(self, rounds: int, structure: Rng) -> Iterable[Floats]:
+    def _pieces(self, rounds: int, structure: _Rng) -> Iterable[_Floats]:
         return Switching(**dict(self), per_channel=True)._pieces(rounds, structure)

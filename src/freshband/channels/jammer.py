@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import model_validator
 
-from freshband.channels.base import Floats, Rng, register
-from freshband.channels.fields import Count, Probability, RatedBand, check_order, forbid
-from freshband.channels.streams import FRAME, held
+from freshband.channels._fields import Count, Probability, RatedBand, check_order, forbid
+from freshband.channels.base import _Floats, _Rng, register
+from freshband.channels.streams import _FRAME, held
 
 __all__ = ["Jammer"]
 
@@ -87,7 +87,7 @@ class Jammer(RatedBand):
             forbid(self, "pattern='block'", "dwell")
         return self
 
-    def _pieces(self, rounds: int, structure: Rng) -> Iterator[Floats]:
+    def _pieces(self, rounds: int, structure: _Rng) -> Iterator[_Floats]:
         attack = self._block if self.pattern == "block" else self._periods
         return attack(self._rates(structure), rounds, structure)
 
@@ -95,7 +95,7 @@ class Jammer(RatedBand):
         """Return the number of rounds the budget pays for; 0.57 of 100 is 57 despite rounding."""
         return int(self.budget * rounds + 1e-9)
 
-    def _block(self, free: Floats, rounds: int, structure: Rng) -> Iterator[Floats]:
+    def _block(self, free: _Floats, rounds: int, structure: _Rng) -> Iterator[_Floats]:
         """Return the means before, during and after the one attack."""
         length = self._paid(rounds)
         before = int(structure.integers(rounds - length + 1))
@@ -105,7 +105,7 @@ class Jammer(RatedBand):
         lengths = np.array([before, length, rounds - length - before])
         return held(np.stack([free, jammed, free])[lengths > 0], lengths[lengths > 0])
 
-    def _periods(self, free: Floats, rounds: int, structure: Rng) -> Iterator[Floats]:
+    def _periods(self, free: _Floats, rounds: int, structure: _Rng) -> Iterator[_Floats]:
         """Yield the means period by period, drawing a frame of periods at a time."""
         order = self._order(free, structure)
         idle = -(-rounds // self.dwell)  # periods still to come in which it is off
@@ -114,7 +114,7 @@ class Jammer(RatedBand):
         idle -= busy
         swept = 0
         while idle + busy > 0:
-            size = min(max(FRAME // self.dwell, 1), idle + busy)
+            size = min(max(_FRAME // self.dwell, 1), idle + busy)
             on = np.arange(size) < structure.hypergeometric(busy, idle, size)
             structure.shuffle(on)
             count = int(on.sum())
@@ -130,7 +130,7 @@ class Jammer(RatedBand):
             busy -= count
             idle -= size - count
 
-    def _order(self, free: Floats, structure: Rng) -> npt.NDArray[np.int64]:
+    def _order(self, free: _Floats, structure: _Rng) -> npt.NDArray[np.int64]:
         """Return all channels in the order in which they are attacked."""
         if not self.oblivious:
             return np.argsort(-free, kind="stable")
@@ -138,7 +138,7 @@ class Jammer(RatedBand):
             return structure.permutation(self.n_channels)
         return np.roll(np.arange(self.n_channels), -int(structure.integers(self.n_channels)))
 
-    def _targets(self, free: Floats, count: int, structure: Rng) -> npt.NDArray[np.int64]:
+    def _targets(self, free: _Floats, count: int, structure: _Rng) -> npt.NDArray[np.int64]:
         """Draw ``count`` random sets of channels, each without replacement."""
         weights = np.ones_like(free) if self.oblivious else free
         with np.errstate(divide="ignore"):  # a weight of 0 comes last

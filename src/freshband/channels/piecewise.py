@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import model_validator
 
-from freshband.channels.base import Floats, Rng, register
-from freshband.channels.fields import Band, Count, Matrix, Natural, Places, Probability, forbid
+from freshband.channels._fields import Band, Count, Matrix, Natural, Places, Probability, forbid
+from freshband.channels.base import _Floats, _Rng, register
 from freshband.channels.streams import carry_forward, held
 from freshband.errors import ParameterError
 
-__all__ = ["Piecewise", "segment_lengths"]
+__all__ = ["Piecewise"]
 
 
 @final
@@ -104,7 +104,7 @@ class Piecewise(Band):
                 )
         return self
 
-    def _pieces(self, rounds: int, structure: Rng) -> Iterable[Floats]:
+    def _pieces(self, rounds: int, structure: _Rng) -> Iterable[_Floats]:
         lengths = self._lengths(rounds, structure)
         if self.means is not None:
             return held(np.array(self.means), lengths)
@@ -123,10 +123,10 @@ class Piecewise(Band):
             return len(self.means)
         return 1 + (5 if self.n_breakpoints is None else self.n_breakpoints)
 
-    def _lengths(self, rounds: int, structure: Rng) -> npt.NDArray[np.int64]:
+    def _lengths(self, rounds: int, structure: _Rng) -> npt.NDArray[np.int64]:
         if self.breakpoints is None:
             random = structure if self.spacing == "random" else None
-            return segment_lengths(rounds, self._segments(), self.min_gap, random)
+            return _segment_lengths(rounds, self._segments(), self.min_gap, random)
         if self.breakpoints and self.breakpoints[-1] > rounds:
             raise ParameterError(
                 f"breakpoints must be at most rounds = {rounds}, got {self.breakpoints[-1]}"
@@ -134,8 +134,8 @@ class Piecewise(Band):
         return np.diff(np.array([1, *self.breakpoints, rounds + 1])).astype(np.int64)
 
 
-def segment_lengths(
-    rounds: int, n_segments: int, min_gap: int, random: Rng | None
+def _segment_lengths(
+    rounds: int, n_segments: int, min_gap: int, random: _Rng | None
 ) -> npt.NDArray[np.int64]:
     """Cut ``rounds`` into segments of at least ``min_gap`` rounds: equally, or at random.
 

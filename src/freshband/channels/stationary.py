@@ -6,8 +6,8 @@ from typing import final
 
 import numpy as np
 
-from freshband.channels.base import Floats, Rng, register
-from freshband.channels.fields import RatedBand
+from freshband.channels._fields import RatedBand
+from freshband.channels.base import _Floats, _Rng, register
 
 __all__ = ["Stationary"]
 
@@ -42,5 +42,5 @@ class Stationary(RatedBand):
     [0.9, 0.5, 0.0]
     """
 
-    def _pieces(self, rounds: int, structure: Rng) -> list[Floats]:
+    def _pieces(self, rounds: int, structure: _Rng) -> list[_Floats]:
         return [np.broadcast_to(self._rates(structure), (rounds, self.n_channels))]

@@ -14,13 +14,13 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from freshband.channels.base import Bits, Block, Flags, Floats, Rng
+from freshband.channels.base import Block, _Bits, _Flags, _Floats, _Rng
 from freshband.errors import SequenceError
 from freshband.parameters import whole_number
 
-__all__ = ["FRAME", "MeansStream", "StatesStream", "carry_forward", "held", "slices"]
+__all__ = ["MeansStream", "StatesStream", "carry_forward", "held"]
 
-FRAME = 4096
+_FRAME = 4096
 """Rounds in a piece whose rows differ: what a model may hold in memory at once."""
 
 _REMEMBERED = 100_000  # breakpoints: the first ones
@@ -31,14 +31,14 @@ _TILE = 128  # rows written at a time into a constant block: four times as fast 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
-def slices(n: int, width: int) -> Iterator[slice]:
+def _slices(n: int, width: int) -> Iterator[slice]:
     """Yield the slices in which to draw ``n`` rounds of ``width`` numbers each."""
     step = max(_CHUNK // width, 1)
     for begin in range(0, n, step):
         yield slice(begin, min(begin + step, n))
 
 
-def _fill(out: Floats, row: Floats) -> None:
+def _fill(out: _Floats, row: _Floats) -> None:
     """Write ``row`` into every row of ``out``, which is contiguous, a tile at a time."""
     whole = len(out) // _TILE * _TILE
     if whole:
@@ -53,7 +53,7 @@ def held(
 ) -> Iterator[npt.NDArray[_Scalar]]:
     """Yield pieces in which row i of ``rows`` is held for ``lengths[i]`` >= 1 rounds.
 
-    Long rows are broadcast, runs of short ones are repeated up to `FRAME` rounds at a time.
+    Long rows are broadcast, runs of short ones are repeated up to `_FRAME` rounds at a time.
     """
     ends = np.cumsum(lengths)
     i = 0
@@ -63,12 +63,12 @@ def held(
             i += 1
         else:
             begin = ends[i] - lengths[i]
-            j = int(np.searchsorted(ends, begin + FRAME, side="right"))
+            j = int(np.searchsorted(ends, begin + _FRAME, side="right"))
             yield np.repeat(rows[i:j], lengths[i:j], axis=0)
             i = j
 
 
-def carry_forward(first: Floats, fresh: Floats, change: Flags) -> Floats:
+def carry_forward(first: _Floats, fresh: _Floats, change: _Flags) -> _Floats:
     """Return the rows after ``first`` if channels take their ``fresh`` value only at a ``change``.
 
     Examples
@@ -122,7 +122,7 @@ class _Stream(Generic[_Scalar]):
         return np.concatenate(self._breakpoints)
 
     @property
-    def changed(self) -> Flags:
+    def changed(self) -> _Flags:
         """See `Stream.changed`."""
         return np.concatenate(self._changed)
 
@@ -148,15 +148,15 @@ class MeansStream(_Stream[np.float64]):
         self,
         rounds: int,
         n_channels: int,
-        pieces: Iterable[Floats],
-        states: Rng,
+        pieces: Iterable[_Floats],
+        states: _Rng,
         *,
-        draw: Callable[[Floats], Bits] | None = None,
+        draw: Callable[[_Floats], _Bits] | None = None,
     ) -> None:
         super().__init__(rounds, n_channels, pieces)
         self._t = 1
         self._noted = 0
-        self._last: Floats | None = None
+        self._last: _Floats | None = None
         self._states = states
         self._drawn = np.empty((max(_CHUNK // n_channels, 1), n_channels))
         self._draw = self._independent if draw is None else draw
@@ -175,7 +175,7 @@ class MeansStream(_Stream[np.float64]):
             self._t += len(span)
         return Block(self._draw(means), means)
 
-    def _note_changes(self, span: Floats) -> None:
+    def _note_changes(self, span: _Floats) -> None:
         """Note where the means from round ``t`` on differ from those of the round before."""
         if self._noted >= _REMEMBERED:
             return
@@ -192,10 +192,10 @@ class MeansStream(_Stream[np.float64]):
         self._changed.append(changed[found])
         self._noted += len(found)
 
-    def _independent(self, means: Floats) -> Bits:
+    def _independent(self, means: _Floats) -> _Bits:
         states = np.empty(means.shape, np.uint8)
         good = states.view(np.bool_)
-        for part in slices(len(means), self._n_channels):
+        for part in _slices(len(means), self._n_channels):
             drawn = self._states.random(out=self._drawn[: part.stop - part.start])
             np.less(drawn, means[part], out=good[part])
         return states

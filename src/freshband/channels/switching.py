@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import model_validator
 
-from freshband.channels.base import Flags, Floats, Rng, register
-from freshband.channels.fields import Band, Probability, forbid
-from freshband.channels.streams import FRAME, carry_forward, held
+from freshband.channels._fields import Band, Probability, forbid
+from freshband.channels.base import _Flags, _Floats, _Rng, register
+from freshband.channels.streams import _FRAME, carry_forward, held
 
 __all__ = ["Switching"]
 
@@ -69,21 +69,21 @@ class Switching(Band):
             forbid(self, "per_channel", "p_change")
         return self
 
-    def _pieces(self, rounds: int, structure: Rng) -> Iterator[Floats]:
+    def _pieces(self, rounds: int, structure: _Rng) -> Iterator[_Floats]:
         """Yield means, drawing the switches of one frame at a time."""
         means = self._draw(structure)
         while True:
             at, change = self._switches(structure)
             rows = carry_forward(means, self._draw(structure, len(at)), change)
-            lengths = np.diff(np.concatenate([[0], at, [FRAME]]))
+            lengths = np.diff(np.concatenate([[0], at, [_FRAME]]))
             rows = np.concatenate([means[None], rows])
             lasting = lengths > 0  # the first is empty where the frame begins with a switch
             yield from held(rows[lasting], lengths[lasting])
             means = rows[-1]
 
-    def _switches(self, structure: Rng) -> tuple[npt.NDArray[np.int64], Flags]:
+    def _switches(self, structure: _Rng) -> tuple[npt.NDArray[np.int64], _Flags]:
         """Draw the rounds of a frame with a switch, and the channels that take part in each."""
-        slots = FRAME * self.n_channels if self.per_channel else FRAME
+        slots = _FRAME * self.n_channels if self.per_channel else _FRAME
         count = structure.binomial(slots, self.hazard)
         drawn = np.sort(structure.choice(slots, count, replace=False, shuffle=False))
         if not self.per_channel:

@@ -7,21 +7,21 @@ from typing import Annotated, final
 import numpy as np
 from pydantic import BeforeValidator, ConfigDict, PlainSerializer, ValidationInfo, model_validator
 
-from freshband.channels.base import Floats, register
-from freshband.channels.fields import numbers
-from freshband.channels.recording import Offset, Recorded, Recording
+from freshband.channels._fields import numbers
+from freshband.channels._recording import Offset, Recorded, Recording
+from freshband.channels.base import _Floats, register
 from freshband.errors import ParameterError
 
 __all__ = ["Table"]
 
 
-def _array(value: object, info: ValidationInfo) -> Floats:
+def _array(value: object, info: ValidationInfo) -> _Floats:
     array = numbers(str(info.field_name), value, ndim=2)
     array.flags.writeable = False
     return array
 
 
-_Array = Annotated[Floats, BeforeValidator(_array), PlainSerializer(np.ndarray.tolist)]
+_Array = Annotated[_Floats, BeforeValidator(_array), PlainSerializer(np.ndarray.tolist)]
 
 
 @final

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BeforeValidator, model_validator
 
+from freshband._locating import absolute
+from freshband.channels._fields import Count, Natural
+from freshband.channels._reading import Readings, read, suffix
+from freshband.channels._recording import Offset, Recorded, Recording
 from freshband.channels.base import register
-from freshband.channels.fields import Count, Natural
-from freshband.channels.reading import Readings, read, suffix
-from freshband.channels.recording import Offset, Recorded, Recording
 from freshband.errors import FileError, ParameterError
-from freshband.locating import absolute
 
 __all__ = ["Trace"]
 

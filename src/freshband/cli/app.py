@@ -11,10 +11,11 @@ from typing import Annotated, Final, cast
 import typer
 
 from freshband import __version__
+from freshband._plugins import import_file
 from freshband.cli import flower
+from freshband.cli._folding import Command, Group
 from freshband.cli.bounds import bounds
 from freshband.cli.compare import compare
-from freshband.cli.folding import Command, Group
 from freshband.cli.list import list_things
 from freshband.cli.report import report
 from freshband.cli.reproduce import ReproduceCommand, reproduce
@@ -22,9 +23,6 @@ from freshband.cli.show import show
 from freshband.cli.simulate import simulate
 from freshband.cli.train import train
 from freshband.errors import FreshbandError, ParameterError
-from freshband.plugins import import_file
-
-__all__ = ["app", "main"]
 
 # What all of typer's own complaints derive from; typer has no public name for it.
 _UsageError = cast(type[Exception], typer.BadParameter.__mro__[2])

@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freshband.cli.options import Output, Quiet, count
-from freshband.cli.settings import Format
-from freshband.cli.tables import make_table, open_console, print_written
+from freshband.cli._options import Output, Quiet, count
+from freshband.cli._settings import Format
+from freshband.cli._tables import make_table, open_console, print_written
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from freshband.channels.base import ChannelModel
     from freshband.theory.overview import Air, BoundEntry
-
-__all__ = ["bounds"]
 
 
 def bounds(
@@ -56,11 +54,11 @@ def bounds(
     """
     from freshband import simulate
     from freshband.channels.base import build
-    from freshband.reporting.curves import check_figure
+    from freshband.reporting.curves import _check_figure
     from freshband.theory.overview import describe_air, list_bounds
 
     if plot is not None:
-        check_figure(plot)
+        _check_figure(plot)
     model = build("piecewise", {"n_channels": n_channels, "n_breakpoints": breakpoints})
     result = simulate(
         model, policies, clients=clients, rounds=rounds, runs=runs, seed=seed, progress=not quiet
@@ -137,7 +135,7 @@ def _print_tables(
     setting: tuple[int, int, int, int], air: Air, entries: list[BoundEntry], result: xr.Dataset
 ) -> None:
     from freshband import summarise
-    from freshband.reporting.numbers import counted, with_digits
+    from freshband.reporting._numbers import counted, with_digits
 
     clients, n_channels, rounds, segments = setting
     gap = f"{air.gap:.3g}" if math.isfinite(air.gap) else "none"

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freshband.cli import options, panels, training
-from freshband.cli.settings import (
+from freshband._plugins import made_with
+from freshband.cli import _options, _panels, _training
+from freshband.cli._settings import (
     AddressOption,
     Format,
     Where,
@@ -19,14 +20,11 @@ from freshband.cli.settings import (
     check_outputs,
     given_options,
 )
-from freshband.cli.tables import print_policies, print_written
+from freshband.cli._tables import print_policies, print_written
 from freshband.errors import ParameterError
-from freshband.plugins import made_with
 
 if TYPE_CHECKING:
     import xarray as xr
-
-__all__ = ["compare"]
 
 _FIELDS = ("dataset", "partition", "model", "channels", "clients", "rounds", "seed", "device")
 # What a narrow terminal does without, in this order.
@@ -37,30 +35,30 @@ def compare(
     context: typer.Context,
     policies: Annotated[
         str,
-        training.choice(
-            panels.AIR,
+        _training.choice(
+            _panels.AIR,
             "Comma-separated policies, each scheduler[:preset][+token...]\\[@algorithm], the "
             "algorithm being what the server does with updates, such as fedbuff or fixed+average; "
             "see 'freshband list algorithms'. The others are compared with the first.",
         ),
     ] = "random,glr-cucb,glr-cucb+priority",
-    dataset: options.Dataset = "digits",
-    partition: options.Partition = "dirichlet",
-    model: options.Model = None,
-    channels: options.Channels = "fig3-piecewise",
-    clients: options.Clients = 10,
-    rounds: options.Rounds = 60,
+    dataset: _options.Dataset = "digits",
+    partition: _options.Partition = "dirichlet",
+    model: _options.Model = None,
+    channels: _options.Channels = "fig3-piecewise",
+    clients: _options.Clients = 10,
+    rounds: _options.Rounds = 60,
     runs: Annotated[
         int,
-        options.count(
-            "Independent runs; in each, policies share air, data, weights and batches.", panels.RUN
+        _options.count(
+            "Independent runs; in each, policies share air, data, weights and batches.", _panels.RUN
         ),
     ] = 3,
-    seed: options.Seed = 0,
+    seed: _options.Seed = 0,
     settings: Annotated[
         list[str] | None,
-        training.choice(
-            panels.RUN,
+        _training.choice(
+            _panels.RUN,
             "Any other setting, repeatable: client_lr=0.1; an option of a thing by its table "
             "(channels, dataset, partition, model, algorithm, valuation), such as "
             "partition.alpha=0.1; or of a policy, such as glr-cucb.delta=0.01.",
@@ -68,21 +66,21 @@ def compare(
             metavar="[TABLE.]KEY=VALUE",
         ),
     ] = None,
-    config: training.Config = None,
-    like: training.Like = None,
-    device: options.Device = "auto",
-    data_dir: options.DataDir = None,
-    output: training.Output = Format.table,
+    config: _training.Config = None,
+    like: _training.Like = None,
+    device: _options.Device = "auto",
+    data_dir: _options.DataDir = None,
+    output: _training.Output = Format.table,
     out: Annotated[
         Path | None,
-        training.choice(
-            panels.KEPT, "Save all rounds of all runs, with their settings, as NetCDF."
+        _training.choice(
+            _panels.KEPT, "Save all rounds of all runs, with their settings, as NetCDF."
         ),
     ] = None,
     plot: Annotated[
         Path | None,
-        training.choice(
-            panels.KEPT, "Draw regret, accuracy and fairness on one page (png, pdf, svg)."
+        _training.choice(
+            _panels.KEPT, "Draw regret, accuracy and fairness on one page (png, pdf, svg)."
         ),
     ] = None,
     backend: WhereOption = Where.threads,
@@ -106,7 +104,7 @@ def compare(
 
       freshband compare --policies glr-cucb,glr-cucb@fedbuff --set client_lr=0.1
     """
-    training.need_extra()
+    _training.need_extra()
     from freshband.federated.comparison import compare as train_all
     from freshband.federated.comparison import save_comparison, summarise_comparison
 
@@ -134,17 +132,17 @@ def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], d
 
     Returned with it is what the saved one says of the files imported when it was made.
     """
-    from freshband.federated.rules import unused_by_all
+    from freshband.federated._rules import unused_by_all
 
-    layers = [] if params["config"] is None else [training.read_file(params["config"])]
+    layers = [] if params["config"] is None else [_training.read_file(params["config"])]
     base: dict[str, Any] = {}
     options: dict[str, Any] = {}
     facts: dict[str, Any] = {}
     chosen = {"policies": params["policies"], "runs": params["runs"]}
     if params["like"] is not None:
-        from freshband.federated.comparison import load_comparison, read_comparison
+        from freshband.federated.comparison import _read_comparison, load_comparison
 
-        saved, facts = training.read_like(params["like"], load_comparison, read_comparison)
+        saved, facts = _training.read_like(params["like"], load_comparison, _read_comparison)
         if "own_algorithm" in facts:
             raise ParameterError(
                 f"{params['like']} was made with {facts['own_algorithm']}, given as an object: "
@@ -161,13 +159,13 @@ def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], d
     names = chosen["policies"]
     names = names.split(",") if isinstance(names, str) else names
     names = [str(name).strip() for name in names] if isinstance(names, list) else []
-    layer = training.read_line(params, given, _FIELDS, names)
+    layer = _training.read_line(params, given, _FIELDS, names)
     own = {name: layer.options.pop(name) for name in names if name in layer.options}
     kept = {name: values for name, values in options.items() if name in names}
     together = {name: {**kept.get(name, {}), **own.get(name, {})} for name in own | kept}
     check_options(own, names, together)
     with made_with(params["like"], facts):
-        settings = training.merge_layers(
+        settings = _training.merge_layers(
             base,
             [*layers, layer],
             lambda draft: unused_by_all(draft, dict(zip(names, names, strict=True)), together),
@@ -207,7 +205,7 @@ def _columns(rows: dict[str, Any]) -> dict[str, list[str]]:
 
 def _cell(row: dict[str, Any], measure: str, digits: int) -> str:
     """Return the mean, and in a second line the paired difference to the first policy."""
-    from freshband.reporting.numbers import MISSING, with_digits
+    from freshband.reporting._numbers import MISSING, with_digits
 
     if row[measure] is None:
         return MISSING

@@ -13,12 +13,10 @@ from typing import Annotated
 
 import typer
 
-from freshband.cli.folding import Command, Group
-from freshband.cli.settings import read_number, read_setting
-from freshband.cli.training import need_extra
+from freshband.cli._folding import Command, Group
+from freshband.cli._settings import read_number, read_setting
+from freshband.cli._training import need_extra
 from freshband.errors import ParameterError, nearest, shown
-
-__all__ = ["app"]
 
 app = typer.Typer(
     cls=Group,
@@ -53,7 +51,7 @@ def new(
       freshband flower up digits
     """
     need_extra()
-    from freshband.flower.scaffold import write_app
+    from freshband.flower._scaffold import write_app
     from freshband.parameters import whole_number
 
     written = write_app(
@@ -111,8 +109,8 @@ def up(
       freshband flower up digits --set rounds=3 --set uplink=deadline
     """
     need_extra()
-    from freshband.flower.deployment import Deployment
-    from freshband.flower.scaffold import read_app
+    from freshband.flower._deployment import Deployment
+    from freshband.flower._scaffold import read_app
 
     given = dict(_read(text) for text in settings or [])
     known = read_app(folder.expanduser())

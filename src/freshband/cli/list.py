@@ -8,11 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from freshband.cli.tables import open_console
-from freshband.cli.training import need_extra
+from freshband.cli._tables import open_console
+from freshband.cli._training import need_extra
 from freshband.errors import UnknownNameError, nearest
-
-__all__ = ["list_things"]
 
 # Most need the extra for training, so they are imported only when they are asked for.
 _OF_TRAINING = {

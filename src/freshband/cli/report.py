@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["report"]
-
 
 def report(
     source: Annotated[
@@ -37,7 +35,7 @@ def report(
 
       freshband report results --out results.html
     """
-    from freshband.reporting.numbers import counted
+    from freshband.reporting._numbers import counted
     from freshband.reporting.report import write_report
 
     written = write_report(source, out)

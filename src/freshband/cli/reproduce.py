@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freshband.cli.folding import Command
-from freshband.cli.settings import AddressOption, Format, Where, WhereOption
-from freshband.cli.tables import make_table, open_console
-from freshband.cli.training import need_extra
+from freshband.cli._folding import Command
+from freshband.cli._settings import AddressOption, Format, Where, WhereOption
+from freshband.cli._tables import make_table, open_console
+from freshband.cli._training import need_extra
 from freshband.errors import UnknownNameError, nearest, shown
 
 if TYPE_CHECKING:
     import click
 
     from freshband.experiments.base import Experiment, Machine
-
-__all__ = ["ReproduceCommand", "choose", "reproduce"]
 
 _OTHERS = (
     "all: every experiment; choice: settings of CIFAR that the paper leaves open; page: write "
@@ -42,18 +40,18 @@ class ReproduceCommand(Command):
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help page."""
-        from freshband.experiments.base import experiment_names, registry
+        from freshband.experiments.base import _experiment_names, registry
 
-        told = [f"{name}: {registry[name].title}" for name in experiment_names()]
+        told = [f"{name}: {registry[name].title}" for name in _experiment_names()]
         self.params[0].help = "; ".join([*told, _OTHERS]) + "."  # type: ignore[attr-defined]
         super().format_help(ctx, formatter)
 
 
 def _names(incomplete: str) -> list[str]:
     """Return the names that the command takes and that begin with a text."""
-    from freshband.experiments.base import COMMANDS, experiment_names
+    from freshband.experiments.base import _COMMANDS, _experiment_names
 
-    return [name for name in (*experiment_names(), *COMMANDS) if name.startswith(incomplete)]
+    return [name for name in (*_experiment_names(), *_COMMANDS) if name.startswith(incomplete)]
 
 
 def reproduce(
@@ -115,7 +113,7 @@ def reproduce(
 
       freshband reproduce fig3 --scale full --device cuda --data-dir data --pieces 4
     """
-    from freshband.experiments.base import Machine, experiment_names, read_rows, registry
+    from freshband.experiments.base import Machine, _experiment_names, _read_rows, registry
 
     if name not in _names(""):
         raise UnknownNameError(f"unknown experiment {shown(name)}; {nearest(name, _names(''))}")
@@ -123,7 +121,7 @@ def reproduce(
     if name == "page":
         _write_page(out)
         return
-    chosen = experiment_names() if name == "all" else [name]
+    chosen = _experiment_names() if name == "all" else [name]
     if name == "choice" or any("train" in registry[each].extras for each in chosen):
         need_extra()
     if name == "choice":
@@ -135,7 +133,7 @@ def reproduce(
         if pieces == 0:
             typer.echo("stopped after this number of pieces; call again to continue", err=True)
             return
-        found[experiment.name] = read_rows(out / experiment.verdicts)
+        found[experiment.name] = _read_rows(out / experiment.verdicts)
     if output is Format.json:
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
     else:
@@ -147,8 +145,8 @@ def _compute(
 ) -> int | None:
     """Compute and draw an experiment; return how many pieces may still be computed."""
     from freshband.experiments.base import load_pieces, reproduce
+    from freshband.reporting._figures import draw_picture
     from freshband.reporting.curves import save_figure
-    from freshband.reporting.figures import draw_picture
 
     for piece, known in reproduce(experiment, folder, machine):
         if machine.progress:
@@ -164,8 +162,8 @@ def _compute(
 
 
 def _write_page(folder: Path) -> None:
-    from freshband.files import write_whole
-    from freshband.reporting.reproduction import reproduction_page
+    from freshband._files import write_whole
+    from freshband.reporting._reproduction import reproduction_page
 
     path = folder.with_name(f"{folder.resolve().name}.md")
     write_whole(path, reproduction_page(folder).encode())
@@ -176,7 +174,7 @@ def choose(
     folder: Path, machine: Machine, trials: int | None, output: Format, **search: Any
 ) -> None:
     """Try settings that were not tried yet, up to a number of trials, and print the best."""
-    from freshband.experiments.choice import best_of, read_trials, try_all
+    from freshband.experiments._choice import best_of, read_trials, try_all
 
     for trial in islice(try_all(folder, machine, **search), trials):
         typer.echo(_listed(trial), err=True)
@@ -195,7 +193,7 @@ def _listed(settings: dict[str, Any]) -> str:
 
 def _print_verdicts(found: dict[str, Any], out: Path) -> None:
 
-    from freshband.reporting.reproduction import written_measure
+    from freshband.reporting._reproduction import written_measure
 
     console = open_console()
     for name, claims in found.items():

@@ -7,11 +7,9 @@ from typing import Annotated
 
 import typer
 
-from freshband.cli.options import count
-from freshband.cli.settings import given_options, read_settings
+from freshband.cli._options import count
+from freshband.cli._settings import given_options, read_settings
 from freshband.errors import ParameterError
-
-__all__ = ["show"]
 
 
 def show(
@@ -47,16 +45,16 @@ def show(
 
       freshband show trace --set path=FILE.csv
     """
-    from freshband.channels.base import at_most, build
+    from freshband.channels.base import _at_most, build
     from freshband.reporting.channel_map import draw
-    from freshband.reporting.curves import check_figure, save_figure
+    from freshband.reporting.curves import _check_figure, save_figure
 
-    check_figure(out)
+    _check_figure(out)
     channel_options, policy_options = read_settings(settings or [])
     if policy_options:
         raise ParameterError("show has no policies: --set must be key=value")
     model = build(channels, channel_options)
     if "rounds" not in given_options(context):
-        rounds = at_most(rounds, model)
+        rounds = _at_most(rounds, model)
     save_figure(draw(model, rounds, seed, run), out)
     typer.echo(f"wrote {out}")

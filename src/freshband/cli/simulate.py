@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freshband.cli.options import Output, Quiet, count
-from freshband.cli.settings import (
+from freshband.cli._options import Output, Quiet, count
+from freshband.cli._settings import (
     AddressOption,
     Format,
     Where,
@@ -21,13 +21,11 @@ from freshband.cli.settings import (
     given_options,
     read_settings,
 )
-from freshband.cli.tables import print_policies, print_written
+from freshband.cli._tables import print_policies, print_written
 from freshband.errors import ParameterError
 
 if TYPE_CHECKING:
     import xarray as xr
-
-__all__ = ["simulate"]
 
 # Columns that a narrow terminal leaves out, in this order.
 _SPARE = ("M rounds/s", "Jain", "oldest", "delay", "alarms", "cum. variance", "vs rotate")
@@ -116,8 +114,8 @@ def simulate(
     """
     from freshband import save_result, summarise
     from freshband import simulate as run_simulation
-    from freshband.channels.base import at_most, build
-    from freshband.plugins import made_with
+    from freshband._plugins import made_with
+    from freshband.channels.base import _at_most, build
 
     check_outputs(out, plot)
     channel_options, policy_options = read_settings(settings or [])
@@ -142,11 +140,11 @@ def simulate(
     with made_with(like, kept):
         model = build(request.pop("channels"), request.pop("channel_options"))
         if like is None and "rounds" not in given:
-            request["rounds"] = at_most(rounds, model)
+            request["rounds"] = _at_most(rounds, model)
         if plot is not None:
-            from freshband.reporting.curves import check_measure, draw_curves, save_figure
+            from freshband.reporting.curves import _check_measure, draw_curves, save_figure
 
-            check_measure(measure.value, has_means=model.has_means)
+            _check_measure(measure.value, has_means=model.has_means)
         where: dict[str, Any] = {"threads": threads, "backend": backend.value, "address": address}
         result = run_simulation(model, **request, **where, progress=not quiet)
     if out is not None:
@@ -165,14 +163,14 @@ def _repeat(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the configuration of a result with the changes asked for, and its attributes."""
     from freshband import load_result
-    from freshband.locating import find_again
-    from freshband.simulation.result import read_config
+    from freshband._locating import find_again
+    from freshband.simulation.result import _read_config
 
     for name, option in {"channels": "channels", "policies": "policies", "settings": "set"}.items():
         if name in given:
             raise ParameterError(f"--like says what is simulated: leave out --{option}")
     result = load_result(like)
-    saved = read_config(result)
+    saved = _read_config(result)
     saved["channel_options"], notes = find_again(saved["channel_options"], Path(like).parent)
     for note in notes:
         typer.echo(f"note: {note}", err=True)
@@ -182,7 +180,7 @@ def _repeat(
 
 def _print_table(result: xr.Dataset) -> None:
     from freshband import summarise
-    from freshband.reporting.numbers import counted
+    from freshband.reporting._numbers import counted
 
     summary = summarise(result)
     main = (
@@ -201,7 +199,7 @@ def _columns(
     result: xr.Dataset, rows: dict[str, Any], main: str, best: str
 ) -> dict[str, list[str]]:
     """Return the table's columns by heading, a cell for each policy."""
-    from freshband.reporting.numbers import MISSING, with_digits
+    from freshband.reporting._numbers import MISSING, with_digits
     from freshband.statistics import mean_and_error
 
     same_air = "same_air" in result.attrs

@@ -12,21 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freshband.cli import options, panels, training
-from freshband.cli.job import TrainingJob, interruptible
-from freshband.cli.live import Watch
-from freshband.cli.settings import Format, given_options
-from freshband.cli.tables import open_console, print_written
+from freshband._plugins import made_with
+from freshband.cli import _options, _panels, _training
+from freshband.cli._job import TrainingJob, interruptible
+from freshband.cli._live import Watch
+from freshband.cli._settings import Format, given_options
+from freshband.cli._tables import open_console, print_written
 from freshband.errors import ParameterError
-from freshband.plugins import made_with
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from freshband.federated.records import RoundRecord
     from freshband.federated.settings import Training
-
-__all__ = ["train"]
 
 _INTERRUPTED = 130
 _FIELDS = (
@@ -39,14 +37,14 @@ _OPTIONS = {"output": "--format", "settings": "--set"}
 
 def train(
     context: typer.Context,
-    dataset: options.Dataset = "digits",
-    partition: options.Partition = "dirichlet",
-    model: options.Model = None,
-    channels: options.Channels = "fig3-piecewise",
+    dataset: _options.Dataset = "digits",
+    partition: _options.Partition = "dirichlet",
+    model: _options.Model = None,
+    channels: _options.Channels = "fig3-piecewise",
     policy: Annotated[
         str,
-        training.choice(
-            panels.AIR,
+        _training.choice(
+            _panels.AIR,
             "Which channels are used, scheduler[:preset][+token...]; see 'freshband list "
             "schedulers'.",
             "--policy",
@@ -55,8 +53,8 @@ def train(
     ] = "glr-cucb",
     matching: Annotated[
         str | None,
-        training.choice(
-            panels.AIR,
+        _training.choice(
+            _panels.AIR,
             "Who gets which channel: age, priority (by contribution and age), rotate, random, "
             "fixed.",
             show_default="what suits the policy",
@@ -64,33 +62,33 @@ def train(
     ] = None,
     algorithm: Annotated[
         str,
-        training.choice(
-            panels.RUN,
+        _training.choice(
+            _panels.RUN,
             "What the server does with updates, rule[+wrapper...], such as fedbuff or "
             "renorm+average; see 'freshband list algorithms'.",
         ),
     ] = "renorm",
-    clients: options.Clients = 10,
-    rounds: options.Rounds = 60,
-    seed: options.Seed = 0,
+    clients: _options.Clients = 10,
+    rounds: _options.Rounds = 60,
+    seed: _options.Seed = 0,
     out: Annotated[
         Path | None,
-        training.choice(
-            panels.KEPT,
+        _training.choice(
+            _panels.KEPT,
             "Folder for result.nc and checkpoints; without it nothing is saved.",
             metavar="DIR",
         ),
     ] = None,
     resume: Annotated[
         Path | None,
-        training.choice(
-            panels.KEPT, "Go on with the run in this folder, where it stopped.", metavar="DIR"
+        _training.choice(
+            _panels.KEPT, "Go on with the run in this folder, where it stopped.", metavar="DIR"
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        training.choice(
-            panels.RUN,
+        _training.choice(
+            _panels.RUN,
             "Any other setting, repeatable: client_lr=0.1, or an option of a thing by its table: "
             "channels, policy, matching, dataset, partition, model, algorithm, valuation, such as "
             "partition.alpha=0.1; 'freshband list training' tells all.",
@@ -98,25 +96,25 @@ def train(
             metavar="[TABLE.]KEY=VALUE",
         ),
     ] = None,
-    config: training.Config = None,
-    like: training.Like = None,
-    device: options.Device = "auto",
-    data_dir: options.DataDir = None,
+    config: _training.Config = None,
+    like: _training.Like = None,
+    device: _options.Device = "auto",
+    data_dir: _options.DataDir = None,
     checkpoint_every: Annotated[
-        int, options.count("Rounds between two checkpoints.", panels.KEPT)
+        int, _options.count("Rounds between two checkpoints.", _panels.KEPT)
     ] = 10,
-    keep: Annotated[int, options.count("Number of checkpoints kept.", panels.KEPT)] = 2,
-    output: training.Output = Format.table,
+    keep: Annotated[int, _options.count("Number of checkpoints kept.", _panels.KEPT)] = 2,
+    output: _training.Output = Format.table,
     plot: Annotated[
         Path | None,
-        training.choice(
-            panels.KEPT, "Draw accuracy, ages, variance and participation (png, pdf, svg)."
+        _training.choice(
+            _panels.KEPT, "Draw accuracy, ages, variance and participation (png, pdf, svg)."
         ),
     ] = None,
     tensorboard: Annotated[
         bool | None,
-        training.choice(
-            panels.KEPT,
+        _training.choice(
+            _panels.KEPT,
             "Write scalars to DIR/tensorboard, for 'tensorboard --logdir DIR'.",
             "--tensorboard/--no-tensorboard",
             show_default="no",
@@ -141,12 +139,12 @@ def train(
 
       freshband train --config mine.toml --rounds 250 --device cuda --out mine
     """
-    training.need_extra()
+    _training.need_extra()
     given = given_options(context)
     if plot is not None:
-        from freshband.reporting.curves import check_figure
+        from freshband.reporting.curves import _check_figure
 
-        check_figure(plot)
+        _check_figure(plot)
     if resume is not None:
         _refuse_beside_resume(given - _WITH_RESUME)
         job = TrainingJob.resumed(resume)
@@ -175,18 +173,18 @@ def _choose(params: dict[str, Any], given: set[str]) -> tuple[Training, dict[str
 
     Returned with them is what the result says of the files imported when it was made.
     """
-    layers = [] if params["config"] is None else [training.read_file(params["config"])]
-    layers.append(training.read_line(params, given, _FIELDS))
+    layers = [] if params["config"] is None else [_training.read_file(params["config"])]
+    layers.append(_training.read_line(params, given, _FIELDS))
     base: dict[str, Any] = {}
     kept: dict[str, Any] = {}
     if params["like"] is not None:
-        from freshband.federated.result import load_training, read_settings
+        from freshband.federated.result import _read_settings, load_training
 
-        saved, kept = training.read_like(params["like"], load_training, read_settings)
+        saved, kept = _training.read_like(params["like"], load_training, _read_settings)
         for why in saved.unused().values():
             typer.echo(f"note: left out: {why}", err=True)
         base = saved.model_dump()
-    return training.merge_layers(base, layers), kept
+    return _training.merge_layers(base, layers), kept
 
 
 def _refuse_beside_resume(others: set[str]) -> None:
@@ -230,7 +228,7 @@ def _scalars(job: TrainingJob, wanted: bool | None) -> Iterator[Callable[[RoundR
     if folder is None or wanted is False or (wanted is None and not folder.exists()):
         yield lambda record: None
         return
-    from freshband.reporting.scalars import writing_scalars
+    from freshband.reporting._scalars import writing_scalars
 
     with writing_scalars(folder, done=len(job.records)) as write:
         yield write
@@ -240,11 +238,11 @@ def _scalars(job: TrainingJob, wanted: bool | None) -> Iterator[Callable[[RoundR
 
 
 def _report(job: TrainingJob, output: Format, plot: Path | None) -> None:
-    from freshband.federated.result import collect_records, summarise_training
+    from freshband.federated.result import _collect_records, summarise_training
 
     if not job.records or (job.interrupted and output is Format.json):
         return
-    result = collect_records(job.records, job.settings, device=job.device)
+    result = _collect_records(job.records, job.settings, device=job.device)
     written = [job.run.result_path] if job.run is not None and job.run.finished else []
     if plot is not None:
         from freshband.reporting.curves import save_figure
@@ -280,7 +278,7 @@ def _print_summary(result: xr.Dataset, written: list[Path]) -> None:
 
 
 def _rows(found: dict[str, Any]) -> dict[str, str]:
-    from freshband.reporting.numbers import with_digits as number
+    from freshband.reporting._numbers import with_digits as number
 
     heard = sum(found["participation"]) / len(found["participation"])
     best = f"best {number(found['best_accuracy'], 3)} in round {found['best_round']}"

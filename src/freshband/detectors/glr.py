@@ -24,11 +24,11 @@ from pydantic import Field
 from freshband._jit import cold, kernel
 from freshband.detectors.base import forget, forget_all, push, since_change
 from freshband.parameters import Parameters
-from freshband.states import grown, not_saved, record, reserve
+from freshband.states import _grown, not_saved, record, reserve
 
-__all__ = ["THRESHOLDS", "Glr", "GlrState", "threshold"]
+__all__ = ["Glr", "threshold"]
 
-THRESHOLDS = ("paper", "besson", "kaufmann", "lai")
+_THRESHOLDS = ("paper", "besson", "kaufmann", "lai")
 
 _TABLE_END = 1 << 20  # entries of the x ln x table at most: 8 MiB, shared by all runs
 _CLOSE = 1e-6  # re-evaluate in kl form this near to the threshold, and this much nearer
@@ -52,7 +52,7 @@ _BOOK = np.dtype(  # what the test keeps of one stream
 _VERTEX = np.dtype([("s", np.int64), ("ones", np.int64), ("fit", np.float64)])  # s, S_s, l(S_s, s)
 
 
-class GlrState(NamedTuple):
+class _GlrState(NamedTuple):
     """What the test remembers of N streams; H is the room for hull vertices."""
 
     book: NDArray[np.void]  # (N,) of _BOOK
@@ -61,7 +61,7 @@ class GlrState(NamedTuple):
     table: NDArray[np.float64]  # (L,) x ln x
 
 
-not_saved(GlrState, "table")
+not_saved(_GlrState, "table")
 
 
 @final
@@ -101,12 +101,12 @@ class Glr(Parameters):
     delta: float = Field(default=0.001, gt=0, lt=1)
     threshold: Literal["paper", "besson", "kaufmann", "lai"] = "paper"
 
-    def start(self, n_channels: int) -> GlrState:
+    def start(self, n_channels: int) -> _GlrState:
         """Allocate the state for ``n_channels`` streams, with room for 256 observations each."""
-        return GlrState(
+        return _GlrState(
             book=np.zeros(n_channels, _BOOK),
             hull=np.zeros((n_channels, 2, _hull_capacity(256)), _VERTEX),
-            rule=record(delta=self.delta, threshold=float(THRESHOLDS.index(self.threshold))),
+            rule=record(delta=self.delta, threshold=float(_THRESHOLDS.index(self.threshold))),
             table=_table(1024),
         )
 
@@ -137,12 +137,12 @@ def _table(length: int) -> NDArray[np.float64]:
     return table
 
 
-@reserve.register(GlrState)
-def _reserve(state: GlrState, rounds: int) -> GlrState:
+@reserve.register(_GlrState)
+def _reserve(state: _GlrState, rounds: int) -> _GlrState:
     most = 1 << (int(state.book["count"].max(initial=0)) + rounds).bit_length()  # seldom grows
     more = _hull_capacity(most) - state.hull.shape[2]
     if more > 0:
-        state = state._replace(hull=grown(state.hull, axis=2, more=more))
+        state = state._replace(hull=_grown(state.hull, axis=2, more=more))
     wanted = min(_TABLE_END, max(1024, most))
     return state if len(state.table) >= wanted else state._replace(table=_table(wanted))
 
@@ -221,7 +221,7 @@ def threshold(n: int, delta: float, rule: str = "paper") -> float:
     >>> [round(threshold(100, 0.001, rule), 2) for rule in THRESHOLDS]
     [15.06, 14.91, 47.03, 13.82]
     """
-    return float(_threshold(n, delta, THRESHOLDS.index(rule)))
+    return float(_threshold(n, delta, _THRESHOLDS.index(rule)))
 
 
 @kernel
@@ -294,8 +294,8 @@ def _find_split(state: Any, channel: int, closely: bool) -> float:
     return best
 
 
-@push.register(GlrState)
-def _push(detector: GlrState, channel: int, outcome: int) -> bool:
+@push.register(_GlrState)
+def _push(detector: _GlrState, channel: int, outcome: int) -> bool:
     book = detector.book[channel]
     n = book["count"]
     ones = book["ones"]
@@ -311,14 +311,14 @@ def _push(detector: GlrState, channel: int, outcome: int) -> bool:
     return _evaluate(detector, channel)
 
 
-@since_change.register(GlrState)
-def _since_change(detector: GlrState, channel: int) -> tuple[float, float]:
+@since_change.register(_GlrState)
+def _since_change(detector: _GlrState, channel: int) -> tuple[float, float]:
     book = detector.book[channel]
     return float(book["count"] - book["split"]), float(book["ones"] - book["before"])
 
 
-@forget.register(GlrState)
-def _forget(detector: GlrState, channel: int) -> None:
+@forget.register(_GlrState)
+def _forget(detector: _GlrState, channel: int) -> None:
     book = detector.book[channel]
     book["count"] = 0
     book["ones"] = 0
@@ -328,7 +328,7 @@ def _forget(detector: GlrState, channel: int) -> None:
     book["statistic"] = 0.0
 
 
-@forget_all.register(GlrState)
-def _forget_all(detector: GlrState) -> None:
+@forget_all.register(_GlrState)
+def _forget_all(detector: _GlrState) -> None:
     for channel in range(len(detector.book)):
         forget(detector, channel)

@@ -19,42 +19,36 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from freshband._files import check_writable, write_whole
+from freshband._registry import Registry
 from freshband.errors import FileError, ParameterError, reason
 from freshband.experiments.pictures import Picture, SimulatedCurves
-from freshband.files import check_writable, write_whole
-from freshband.registry import Registry
 from freshband.statistics import standard_error
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = [
-    "COMMANDS",
     "Claim",
     "Experiment",
     "Machine",
     "Piece",
     "Results",
-    "Scale",
-    "experiment_names",
-    "find_verdicts",
     "judge",
     "judge_order",
     "load_pieces",
-    "read_rows",
     "register",
     "registry",
     "reproduce",
-    "same_settings",
 ]
 
-Scale = Literal["quick", "full"]
+_Scale = Literal["quick", "full"]
 Verdict = Literal["reproduced", "exceeded", "not reproduced", "holds", "does not hold"]
 Results = Mapping[str, "xr.Dataset"]
-Draw = Callable[[Any, Results], Picture | SimulatedCurves]
+_Draw = Callable[[Any, Results], Picture | SimulatedCurves]
 
 _FORMATS: Final = ("freshband simulation 1", "freshband comparison 1")
-COMMANDS: Final = ("all", "choice", "page")  # what else ``freshband reproduce`` takes
+_COMMANDS: Final = ("all", "choice", "page")  # what else ``freshband reproduce`` takes
 _VERDICTS: Final = re.compile(r"(?P<name>.+)-(?P<scale>quick|full)\.json")
 
 
@@ -131,9 +125,9 @@ class Experiment(ABC):
     extras: ClassVar[tuple[str, ...]] = ()
     time: ClassVar[Mapping[str, str]] = {}
     quick: ClassVar[Mapping[str, Any]] = {}
-    figures: ClassVar[Mapping[str, Draw]] = {}
+    figures: ClassVar[Mapping[str, _Draw]] = {}
 
-    scale: Scale = "full"
+    scale: _Scale = "full"
 
     @abstractmethod
     def pieces(self) -> Sequence[Piece]:
@@ -159,7 +153,7 @@ class Experiment(ABC):
         return f"{self.name}-{self.scale}.json"
 
     @classmethod
-    def at(cls, scale: Scale) -> Self:
+    def at(cls, scale: _Scale) -> Self:
         """Return the experiment in one of its two sizes."""
         return cls(scale=scale, **(cls.quick if scale == "quick" else {}))
 
@@ -184,7 +178,7 @@ def register(name: str) -> Callable[[type[Experiment]], type[Experiment]]:
     """Return a decorator that registers an experiment under a name."""
 
     def enter(experiment: type[Experiment]) -> type[Experiment]:
-        if name in COMMANDS:
+        if name in _COMMANDS:
             raise ParameterError(f"no experiment can be called {name!r}: that is a command")
         experiment.at("quick")  # what is incomplete fails here, not when it is asked for
         return registry.register(name)(experiment)
@@ -192,17 +186,17 @@ def register(name: str) -> Callable[[type[Experiment]], type[Experiment]]:
     return enter
 
 
-def experiment_names() -> list[str]:
+def _experiment_names() -> list[str]:
     """Return the names of all experiments in their order."""
     return sorted(registry, key=lambda name: (registry[name].order, name))
 
 
-def find_verdicts(file: str) -> Experiment | None:
+def _find_verdicts(file: str) -> Experiment | None:
     """Return the experiment whose verdicts are in a file of this name; None if there is none."""
     found = _VERDICTS.fullmatch(file)
     if found is None or found["name"] not in registry:
         return None
-    return registry[found["name"]].at(cast(Scale, found["scale"]))
+    return registry[found["name"]].at(cast(_Scale, found["scale"]))
 
 
 def reproduce(
@@ -212,7 +206,7 @@ def reproduce(
 
     Yields each piece once its file is there, and whether it was there before.
     """
-    from freshband.sealed import save_sealed  # xarray takes half a second: names are told sooner
+    from freshband._sealed import save_sealed  # xarray takes half a second: names are told sooner
 
     for piece in experiment.pieces():
         path = check_writable(folder / f"{piece.key}.nc")
@@ -244,15 +238,15 @@ def load_pieces(experiment: Experiment, folder: Path) -> dict[str, xr.Dataset]:
 
 
 def _load(piece: Piece, path: Path) -> xr.Dataset:
-    from freshband.sealed import load_sealed
+    from freshband._sealed import load_sealed
 
     result = load_sealed(path, *_FORMATS)
-    if not same_settings(json.loads(result.attrs.get("experiment", "null")), piece.config):
+    if not _same_settings(json.loads(result.attrs.get("experiment", "null")), piece.config):
         raise FileError(f"{path} was made with other settings: move it away, or use another --out")
     return result
 
 
-def same_settings(stored: Any, present: Mapping[str, Any]) -> bool:
+def _same_settings(stored: Any, present: Mapping[str, Any]) -> bool:
     """Whether the settings stored in a file are those of a piece, however they were spelt then."""
     return bool(_spelt_alike(stored) == _spelt_alike(json.loads(json.dumps(dict(present)))))
 
@@ -266,7 +260,7 @@ def _spelt_alike(config: Any) -> Any:
     return config
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
+def _read_rows(path: Path) -> list[dict[str, Any]]:
     """Return the verdicts or trials in a file of ``freshband reproduce``, or raise `FileError`."""
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))

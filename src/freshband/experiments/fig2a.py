@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from freshband.experiments.base import Claim, Experiment, Piece, Results, judge_order, register
 from freshband.experiments.pictures import SimulatedCurves
-from freshband.experiments.simulated import fig2_piece
+from freshband.experiments.simulated import _fig2_piece
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -63,7 +63,7 @@ class Fig2a(Experiment):
     def pieces(self) -> Sequence[Piece]:
         """Return the one simulation behind the figure."""
         sizes = {"runs": self.runs, "points": self.points}
-        return [fig2_piece(f"policies-{self.scale}", policies=list(_POLICIES), **sizes)]
+        return [_fig2_piece(f"policies-{self.scale}", policies=list(_POLICIES), **sizes)]
 
     def claims(self, results: Results) -> Sequence[Claim]:
         """Judge the orderings, run by run, and whether M-Exp3 grows slower and slower."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from freshband.experiments.base import Claim, Experiment, Piece, Results, judge_order, register
 from freshband.experiments.pictures import Picture, Series
-from freshband.experiments.simulated import fig2_piece, judge_growth, regret_of, regret_picture
+from freshband.experiments.simulated import _fig2_piece, _judge_growth, _regret_of, _regret_picture
 
 __all__ = ["Fig2b"]
 
@@ -49,7 +49,7 @@ class Fig2b(Experiment):
     def _piece(self, count: int, told: str) -> Piece:
         names = _POLICIES[told]
         options = {"alpha": "besson", "n_segments": count + 1}
-        return fig2_piece(
+        return _fig2_piece(
             self._key(count, told),
             channel_options={"n_breakpoints": count},
             policies=list(names),
@@ -62,7 +62,7 @@ class Fig2b(Experiment):
         return f"breakpoints-{self.scale}-{count:02}-{told}"
 
     def _regret(self, results: Results, policy: str, told: str) -> NDArray[np.float64]:
-        return regret_of([results[self._key(count, told)] for count in self.counts], policy)
+        return _regret_of([results[self._key(count, told)] for count in self.counts], policy)
 
     def claims(self, results: Results) -> Sequence[Claim]:
         """Judge whether regret grows with the breakpoints, and whether knowing them helps."""
@@ -71,7 +71,7 @@ class Fig2b(Experiment):
         for policy in _POLICIES["unknown"]:
             regret = self._regret(results, policy, "unknown")
             what = f"{policy}: regret grows with each breakpoint"
-            found.append(judge_growth(what, counts, regret, [str(c) for c in counts], "regret"))
+            found.append(_judge_growth(what, counts, regret, [str(c) for c in counts], "regret"))
             if policy in _TOLD:
                 gain = (regret - self._regret(results, policy, "known"))[counts > 0].mean(axis=0)
                 what = f"{policy}: knowing the number of breakpoints helps"
@@ -86,6 +86,6 @@ class Fig2b(Experiment):
                 regret = self._regret(results, policy, told)
                 label, line = f"{policy}, number {told}", _LINES[told]
                 series.append(Series(label, np.array(self.counts), regret, colour, line))
-        return regret_picture(series, "breakpoints in 20,000 rounds")
+        return _regret_picture(series, "breakpoints in 20,000 rounds")
 
     figures: ClassVar = {"regret-by-breakpoints": _picture}

@@ -11,7 +11,7 @@ import numpy as np
 
 from freshband.experiments.base import Claim, Experiment, Piece, Results, register
 from freshband.experiments.pictures import Picture, Series
-from freshband.experiments.simulated import fig2_piece, judge_growth, regret_of, regret_picture
+from freshband.experiments.simulated import _fig2_piece, _judge_growth, _regret_of, _regret_picture
 
 __all__ = ["Fig2c"]
 
@@ -42,7 +42,7 @@ class Fig2c(Experiment):
     def pieces(self) -> Sequence[Piece]:
         """Return a simulation per number of channels."""
         return [
-            fig2_piece(
+            _fig2_piece(
                 f"channel-sets-{self.scale}-{n_channels}",
                 channel_options={"n_channels": n_channels, "n_breakpoints": 0},
                 policies=list(_POLICIES),
@@ -58,9 +58,9 @@ class Fig2c(Experiment):
         names = [f"N = {n}" for n in self.channels]
         for policy in _POLICIES:
             what = f"{policy}: regret grows with the number of channel sets"
-            regret = regret_of([*results.values()], policy)
+            regret = _regret_of([*results.values()], policy)
             found.append(
-                judge_growth(what, np.log(self._sets()), regret, names, "regret per factor e")
+                _judge_growth(what, np.log(self._sets()), regret, names, "regret per factor e")
             )
         return found
 
@@ -70,10 +70,10 @@ class Fig2c(Experiment):
     def _picture(self, results: Results) -> Picture:
         sets = self._sets()
         series = [
-            Series(policy, np.array(sets), regret_of([*results.values()], policy), colour)
+            Series(policy, np.array(sets), _regret_of([*results.values()], policy), colour)
             for colour, policy in enumerate(_POLICIES)
         ]
         ticks = [(c, f"{c}\nN = {n}") for c, n in zip(sets, self.channels, strict=True)]
-        return regret_picture(series, "channel sets C(N, 2)", ticks)
+        return _regret_picture(series, "channel sets C(N, 2)", ticks)
 
     figures: ClassVar = {"regret-by-channel-sets": _picture}

@@ -11,14 +11,14 @@ import numpy as np
 
 from freshband.experiments.base import Claim, Results, judge, judge_order, register
 from freshband.experiments.pictures import Picture
-from freshband.experiments.rules import ruled
-from freshband.experiments.training import AIRS, Place, Runs, Trained, needed_rounds
+from freshband.experiments.rules import _ruled
+from freshband.experiments.training import _AIRS, Place, Runs, Trained, needed_rounds
 
-__all__ = ["JUDGED", "LEARNERS", "SCHEDULER", "Fig3"]
+__all__ = ["Fig3"]
 
-SCHEDULER: Final = "bayes+priority"  # of ours: learns fastest, with the paper's matching
-LEARNERS: Final = {"piecewise": "glr-cucb:paper", "extreme": "m-exp3:paper"}
-JUDGED: Final = ("learner, adaptive matching", "ours")
+_SCHEDULER: Final = "bayes+priority"  # of ours: learns fastest, with the paper's matching
+_LEARNERS: Final = {"piecewise": "glr-cucb:paper", "extreme": "m-exp3:paper"}
+_JUDGED: Final = ("learner, adaptive matching", "ours")
 _PAPER: Final = {  # accuracy at round 250 of adaptive matching, in percent
     ("cifar10", "piecewise"): 55.0,
     ("cifar100", "piecewise"): 39.0,
@@ -38,7 +38,7 @@ class Fig3(Trained):
     Ours is `bayes` with the paper's matching and the best rule of `freshband.experiments.rules`.
 
     **Deviations.** What the paper leaves open (E20) was chosen once, by the accuracy of random
-    scheduling alone: see `freshband.experiments.choice`. The scale ``quick`` trains on the digits.
+    scheduling alone: see `freshband.experiments._choice`. The scale ``quick`` trains on the digits.
     """
 
     title = "Accuracy over rounds"
@@ -46,16 +46,16 @@ class Fig3(Trained):
     part = "Fig. 3"
     order = 1
     time: ClassVar = {"quick": "minutes on a CPU", "full": "an hour on an H200"}
-    quick: ClassVar = {"places": tuple(product(["digits"], AIRS)), "runs": 2}
+    quick: ClassVar = {"places": tuple(product(["digits"], _AIRS)), "runs": 2}
 
     def roles(self, place: Place) -> Mapping[str, Runs]:
         """Return four ways to schedule."""
-        learner = LEARNERS[place[1]]
+        learner = _LEARNERS[place[1]]
         return {
             "random": Runs("random"),
             "learner, random matching": Runs(f"{learner}+random"),
             "learner, adaptive matching": Runs(f"{learner}+priority"),
-            "ours": Runs(ruled(SCHEDULER)),
+            "ours": Runs(_ruled(_SCHEDULER)),
         }
 
     def claims_at(self, results: Results, place: Place) -> Sequence[Claim]:
@@ -68,7 +68,7 @@ class Fig3(Trained):
         heard = {role: float(values.mean()) for role, values in arrived.items()}
         where, paper = ", ".join(place), _PAPER.get(place)
         found = []
-        for role in JUDGED:
+        for role in _JUDGED:
             if paper is not None:
                 what, said = f"{where}: accuracy at round 250, {role}", f"{paper:g} %"
                 why = f"{late[role]:.1f} % over the last 100 rounds, {best[role]:.1f} % at best"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freshband.experiments.base import Claim, Piece, Results, judge, judge_order, register
-from freshband.experiments.fig3 import JUDGED, Fig3
+from freshband.experiments.fig3 import _JUDGED, Fig3
 from freshband.experiments.pictures import Panel, Picture, Series
 from freshband.experiments.simulated import simulation_piece
 from freshband.experiments.training import Place, Runs, Trained
@@ -145,7 +145,7 @@ class Fig4(Trained):
         rise = {role: values[:, -1] - values[:, 149] for role, values in total.items()}
         base, base_rise = last["random"], rise["random"]
         found = []
-        for role in JUDGED:
+        for role in _JUDGED:
             what = f"{air}: cut of the cumulative variance against random, {role}"
             cut = 100 * _ratio(base - last[role], base)
             why = f"{base.mean():.0f} -> {last[role].mean():.0f}"

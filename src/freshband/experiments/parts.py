@@ -10,10 +10,10 @@ from typing import ClassVar, final
 import numpy as np
 
 from freshband.experiments.base import Claim, Results, judge_order, register
-from freshband.experiments.fig3 import LEARNERS, SCHEDULER
+from freshband.experiments.fig3 import _LEARNERS, _SCHEDULER
 from freshband.experiments.pictures import Picture
-from freshband.experiments.rules import ruled
-from freshband.experiments.training import AIRS, Place, Runs, Trained
+from freshband.experiments.rules import _ruled
+from freshband.experiments.training import _AIRS, Place, Runs, Trained
 
 __all__ = ["Parts"]
 
@@ -36,7 +36,7 @@ class Parts(Trained):
     part = "Beyond the paper"
     order = 3
     time: ClassVar = {"quick": "minutes on a CPU", "full": "half an hour on an H200"}
-    quick: ClassVar = {"places": tuple(product(["digits"], AIRS)), "runs": 2}
+    quick: ClassVar = {"places": tuple(product(["digits"], _AIRS)), "runs": 2}
 
     places: Sequence[Place] = (
         ("cifar10", "piecewise"), ("cifar10", "extreme"), ("cifar100", "extreme"),
@@ -45,19 +45,19 @@ class Parts(Trained):
     def roles(self, place: Place) -> Mapping[str, Runs]:
         """Return each scheduler with the paper's round, then each with the rule."""
         plain = self._schedulers(place)
-        return {policy: Runs(policy) for policy in (*plain, *map(ruled, plain))}
+        return {policy: Runs(policy) for policy in (*plain, *map(_ruled, plain))}
 
     def _schedulers(self, place: Place) -> list[str]:
         dataset, air = place
-        learner = [f"{LEARNERS[air]}+priority"] if dataset != "cifar100" else []
-        return ["random", *learner, SCHEDULER]
+        learner = [f"{_LEARNERS[air]}+priority"] if dataset != "cifar100" else []
+        return ["random", *learner, _SCHEDULER]
 
     def claims_at(self, results: Results, place: Place) -> Sequence[Claim]:
         """Compare rules under the same scheduler, and schedulers under the same rule."""
         plain = self._schedulers(place)
-        pairs = [(ruled(policy), policy) for policy in plain]
+        pairs = [(_ruled(policy), policy) for policy in plain]
         pairs += [(policy, plain[0]) for policy in plain[1:]]
-        pairs += [(ruled(policy), ruled(plain[0])) for policy in plain[1:]]
+        pairs += [(_ruled(policy), _ruled(plain[0])) for policy in plain[1:]]
         accuracy = self.measured(results, place, "accuracy")
         whole = {policy: 100 * np.nanmean(curve, axis=1) for policy, curve in accuracy.items()}
         late = {policy: 100 * np.nanmean(c[:, -100:], axis=1) for policy, c in accuracy.items()}
@@ -72,11 +72,11 @@ class Parts(Trained):
 
     def _picture(self, results: Results) -> Picture:
         # The colours of Fig. 3, where the learner with random matching has the second.
-        colours = {"random": 0, SCHEDULER: 3} | {
-            f"{each}+priority": 2 for each in LEARNERS.values()
+        colours = {"random": 0, _SCHEDULER: 3} | {
+            f"{each}+priority": 2 for each in _LEARNERS.values()
         }
         styles = {policy: (colour, ":") for policy, colour in colours.items()}
-        styles |= {ruled(policy): (colour, "-") for policy, colour in colours.items()}
+        styles |= {_ruled(policy): (colour, "-") for policy, colour in colours.items()}
         return self.draw_curves(results, "accuracy", styles)
 
     figures: ClassVar = {"scheduling-and-rule": _picture}

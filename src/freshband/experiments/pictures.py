@@ -1,4 +1,4 @@
-"""What pictures of experiments show, as data; `freshband.reporting.figures` draws them."""
+"""What pictures of experiments show, as data; `freshband.reporting._figures` draws them."""
 
 from __future__ import annotations
 

@@ -12,24 +12,24 @@ from numpy.typing import NDArray
 
 from freshband.experiments.base import Claim, Results, judge_order, register
 from freshband.experiments.pictures import Panel, Picture, Series
-from freshband.experiments.training import AIRS, Place, Runs, Trained, needed_rounds
+from freshband.experiments.training import _AIRS, Place, Runs, Trained, needed_rounds
 
-__all__ = ["OURS", "Rules", "ruled"]
+__all__ = ["Rules"]
 
-OURS: Final = "eager+average"  # the best on both airs, which a test holds against the files
+_OURS: Final = "eager+average"  # the best on both airs, which a test holds against the files
 _CHANGES: Final = ("fixed", "eager", "average")
 _ALL: Final = tuple("+".join(some) for n in range(4) for some in combinations(_CHANGES, n))
 _FIRST: Final = 1000  # no figure shows this run and those that follow
 
 
-def ruled(policy: str, rule: str = OURS) -> str:
+def _ruled(policy: str, rule: str = _OURS) -> str:
     """Return a policy with a rule, by default the one ours has."""
     return f"{policy}@{rule}" if rule else policy
 
 
 def _runs(rule: str) -> Runs:
     kept = [part for part in rule.split("+") if part != "longer"]
-    return Runs(ruled("random", "+".join(kept)), _FIRST, 2 if "longer" in rule else 1)
+    return Runs(_ruled("random", "+".join(kept)), _FIRST, 2 if "longer" in rule else 1)
 
 
 def _named(rule: str) -> str:
@@ -59,13 +59,13 @@ class Rules(Trained):
     order = 2
     time: ClassVar = {"quick": "minutes on a CPU", "full": "a quarter of an hour on an H200"}
     quick: ClassVar = {
-        "places": tuple(product(["digits"], AIRS)),
+        "places": tuple(product(["digits"], _AIRS)),
         "runs": 2,
         "rules": ("", *_CHANGES),
         "rivals": ("fedavg", "longer"),
     }
 
-    places: Sequence[Place] = tuple(product(["cifar10"], AIRS))
+    places: Sequence[Place] = tuple(product(["cifar10"], _AIRS))
     rules: Sequence[str] = _ALL  # the first, "", is the paper's round
     rivals: Sequence[str] = ("fedavg", "longer", "fedavg+average", "longer+average")
 

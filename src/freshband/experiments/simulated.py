@@ -14,7 +14,7 @@ from freshband.experiments.pictures import Panel, Picture, Series
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["fig2_piece", "judge_growth", "regret_of", "regret_picture", "simulation_piece"]
+__all__ = ["simulation_piece"]
 
 
 def simulation_piece(key: str, **request: Any) -> Piece:
@@ -28,7 +28,7 @@ def simulation_piece(key: str, **request: Any) -> Piece:
     return Piece(key, request, make)
 
 
-def fig2_piece(key: str, **request: Any) -> Piece:
+def _fig2_piece(key: str, **request: Any) -> Piece:
     """Return a simulation with what the three parts of Fig. 2 have in common."""
     return simulation_piece(key, channels="fig2", clients=2, rounds=20_000, seed=0, **request)
 
@@ -41,12 +41,12 @@ def _thin(result: xr.Dataset) -> xr.Dataset:
     return kept.assign(curves).assign_attrs(result.attrs)
 
 
-def regret_of(results: Sequence[xr.Dataset], policy: str) -> NDArray[np.float64]:
+def _regret_of(results: Sequence[xr.Dataset], policy: str) -> NDArray[np.float64]:
     """Return a policy's regret against the paper's oracle (mean + rotate): (results, runs)."""
     return np.array([result.regret_rotate.sel(policy=policy).values for result in results])
 
 
-def judge_growth(
+def _judge_growth(
     what: str, x: NDArray[Any], regret: NDArray[np.float64], ends: Sequence[str], unit: str
 ) -> Claim:
     """Return a claim that regret, shape (x, runs), grows with x, by least squares in each run."""
@@ -56,7 +56,7 @@ def judge_growth(
     return judge_order(what, "grows", slopes, unit=unit, why=why)
 
 
-def regret_picture(
+def _regret_picture(
     series: Sequence[Series], x_label: str, ticks: Sequence[tuple[float, str]] = ()
 ) -> Picture:
     """Return the picture of regret in Fig. 2(b) and (c)."""

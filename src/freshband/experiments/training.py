@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
     from freshband.federated.settings import Training
 
-__all__ = ["AIRS", "OPEN", "Place", "Runs", "Trained", "needed_rounds", "on_machine", "settings_of"]
+__all__ = ["Place", "Runs", "Trained", "needed_rounds", "settings_of"]
 
 Place = tuple[str, str]  # a data set and an air, which is a channel environment
-Style = tuple[int, str]  # a place in the palette and a line
+_Style = tuple[int, str]  # a place in the palette and a line
 
-AIRS: Final = {"piecewise": 20, "extreme": 4}  # number of clients on each
+_AIRS: Final = {"piecewise": 20, "extreme": 4}  # number of clients on each
 _LOOKS: Final = 5  # looks at the test set over which a curve is smoothed: 25 rounds
 _BY_MACHINE: Final = {"device", "precision", "path", "workers"}
 
-# What the paper does not say (E20). CIFAR's settings were chosen by `freshband.experiments.choice`;
-# digits show only that everything works.
-OPEN: Final[Mapping[Place, Mapping[str, Any]]] = {
+# What the paper does not say (E20). The settings for CIFAR were chosen by
+# `freshband.experiments._choice`; digits show only that everything works.
+_OPEN: Final[Mapping[Place, Mapping[str, Any]]] = {
     ("digits", "piecewise"): {"local_steps": 5, "batch_size": 32, "client_lr": 0.05},
     ("digits", "extreme"): {"local_steps": 5, "batch_size": 32, "client_lr": 0.05},
     ("cifar10", "piecewise"): {"local_steps": 10, "batch_size": 64, "client_lr": 0.05},
@@ -52,12 +52,12 @@ def settings_of(place: Place, **changes: Any) -> Training:
     from freshband.federated.settings import Training
 
     dataset, air = place
-    shared = {"dataset": dataset, "channels": f"fig3-{air}", "clients": AIRS[air]}
+    shared = {"dataset": dataset, "channels": f"fig3-{air}", "clients": _AIRS[air]}
     length = {"rounds": 250, "eval_every": 5, "seed": 0}
-    return Training(**{**shared, **length, **OPEN[place], **changes})
+    return Training(**{**shared, **length, **_OPEN[place], **changes})
 
 
-def on_machine(settings: Training, machine: Machine) -> Training:
+def _on_machine(settings: Training, machine: Machine) -> Training:
     """Return the settings as they are trained on a machine."""
     where: dict[str, Any] = {"device": machine.device, "precision": machine.precision}
     if machine.data_dir is not None and settings.dataset != "digits":
@@ -83,7 +83,7 @@ class Trained(Experiment):
 
     extras = ("train",)
 
-    places: Sequence[Place] = tuple(product(("cifar10", "cifar100"), AIRS))
+    places: Sequence[Place] = tuple(product(("cifar10", "cifar100"), _AIRS))
     runs: int = 5
     changes: Mapping[str, Any] = field(default_factory=dict)
 
@@ -127,7 +127,7 @@ class Trained(Experiment):
         def make(machine: Machine) -> xr.Dataset:
             from freshband.federated.comparison import compare  # needs PyTorch; reading does not
 
-            placed = on_machine(settings, machine)
+            placed = _on_machine(settings, machine)
             result = compare(placed, [runs.policy], runs=self.runs, **machine.where)
             made = json.loads(result.attrs["config"])
             made["settings"] = settings.model_dump(mode="json")
@@ -145,7 +145,7 @@ class Trained(Experiment):
         }
 
     def draw_curves(
-        self, results: Results, measure: str, styles: Mapping[str, Style] | None = None
+        self, results: Results, measure: str, styles: Mapping[str, _Style] | None = None
     ) -> Picture:
         """Return a measure over rounds, one panel per place; ``styles`` are given by policy."""
         panels = []

@@ -16,37 +16,36 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from freshband import __version__
-from freshband.backends import Backend, open_backend
-from freshband.channels.base import same_air
+from freshband._backends import Backend, open_backend
+from freshband._plugins import imports_to_keep
+from freshband._policy import Policy, parse_policy, read_options
+from freshband._sealed import save_sealed, versions_of
+from freshband.channels.base import _same_air
 from freshband.errors import FreshbandError, ParameterError, shown
+from freshband.federated._own_things import check_own_things, check_settings
+from freshband.federated._rules import settings_of, unused_by_all
 from freshband.federated.algorithms import Rule
 from freshband.federated.clients import name_device, pick_device
 from freshband.federated.data import load_dataset
 from freshband.federated.engine import Federation, train_together
-from freshband.federated.own_things import check_own_things, check_settings
 from freshband.federated.records import RoundRecord
 from freshband.federated.result import (
-    LIBRARIES,
-    collect_records,
-    facts_of,
-    load_spelt_today,
+    _LIBRARIES,
+    _collect_records,
+    _facts_of,
+    _load_spelt_today,
     measure_training,
 )
-from freshband.federated.rules import settings_of, unused_by_all
 from freshband.federated.settings import Training
 from freshband.parameters import whole_number
-from freshband.plugins import imports_to_keep
-from freshband.policy import Policy, parse_policy, read_options
-from freshband.sealed import save_sealed, versions_of
-from freshband.simulation.monte_carlo import Plan, name_policies, play_run, progress_bar
-from freshband.simulation.result import mask_detections
+from freshband.simulation.monte_carlo import _name_policies, _Plan, _play_run, _progress_bar
+from freshband.simulation.result import _mask_detections
 from freshband.statistics import mean_and_error
 
 __all__ = [
     "compare",
     "load_comparison",
     "measure_comparison",
-    "read_comparison",
     "save_comparison",
     "settings_of",
     "summarise_comparison",
@@ -106,7 +105,7 @@ def compare(
     Returns
     -------
     xarray.Dataset
-        What `freshband.federated.result.collect_records` returns of one run, over (policy, run);
+        What `freshband.federated.result._collect_records` returns of one run, over (policy, run);
         besides ``regret`` over (policy, run, round), the cumulative age beyond that of the
         mean+age oracle on the same air, and ``regret_fixed``, that beyond the best fixed set's
         where channels have no means; each NaN where the other applies. ``seconds`` of a round are
@@ -120,7 +119,7 @@ def compare(
     (('policy', 'run', 'round'), ('policy', 'run', 'round', 'client'))
     """
     options = read_options("policy_options", policy_options)
-    named = name_policies(policies, options, "compared")
+    named = _name_policies(policies, options, "compared")
     check_own_things(algorithm=algorithm)
     several = whole_number("runs", runs, at_least=1)
     first = check_settings(settings).run
@@ -141,7 +140,7 @@ def compare(
         records = _train_on(where, asked, own, progress)
     results = [
         xr.concat(
-            [collect_records(records[name, run], each) for run, each in enumerate(row)],
+            [_collect_records(records[name, run], each) for run, each in enumerate(row)],
             dim="run",
             combine_attrs="drop",
         )
@@ -161,7 +160,7 @@ def compare(
         format=_FORMAT,
         config=json.dumps(config),
         freshband=__version__,
-        versions=versions_of(LIBRARIES),
+        versions=versions_of(_LIBRARIES),
         device=name_device(pick_device(settings.device)),
         seconds=time.perf_counter() - began,
         **imports_to_keep(),
@@ -173,7 +172,7 @@ def compare(
 def _train_all(asked: _Asked, own: _Own, progress: bool) -> _Records:
     records: _Records = {}
     some = next(iter(asked.values()))
-    with progress_bar(progress) as bar:
+    with _progress_bar(progress) as bar:
         task = bar.add_task("loading", total=some[0].rounds * len(some))
         for group in _groups(asked):
             told = f"run {group[0] + 1}" + (f" to {group[-1] + 1}" if len(group) > 1 else "")
@@ -191,7 +190,7 @@ def _train_on(backend: Backend, asked: _Asked, own: _Own, progress: bool) -> _Re
     """Train with every run a call of its own."""
     records: _Records = {}
     runs = range(len(next(iter(asked.values()))))
-    with progress_bar(progress) as bar:
+    with _progress_bar(progress) as bar:
         task = bar.add_task("training", total=len(runs))
         for _, found in backend.compute(partial(_play_one, dict(asked), own), runs):
             records |= found
@@ -249,7 +248,7 @@ def _regrets(result: xr.Dataset, settings: Sequence[Training]) -> dict[str, Any]
 
 def _oracle_ages(settings: Training, oracle: Policy) -> NDArray[np.int64]:
     """Return the sum of all clients' ages so far, round by round, as an oracle would have it."""
-    plan = Plan(
+    plan = _Plan(
         model=settings.build_channels(),
         policies=[oracle],
         clients=settings.clients,
@@ -258,13 +257,13 @@ def _oracle_ages(settings: Training, oracle: Policy) -> NDArray[np.int64]:
         seed=settings.seed,
         points=settings.rounds,
     )
-    return play_run(plan, settings.run, yardsticks=False).tallies[0].age_curve
+    return _play_run(plan, settings.run, yardsticks=False).tallies[0].age_curve
 
 
 def _share_air(settings: Sequence[Training]) -> bool:
     """Whether all runs met the same states of the channels."""
     some, runs = settings[0], [each.run for each in settings]
-    return same_air(some.build_channels(), some.rounds, some.seed, runs)
+    return _same_air(some.build_channels(), some.rounds, some.seed, runs)
 
 
 # ------------------------------------------------------------------------------------------ files
@@ -272,16 +271,16 @@ def _share_air(settings: Sequence[Training]) -> bool:
 
 def save_comparison(result: xr.Dataset, path: str | os.PathLike[str]) -> None:
     """Write a comparison as NetCDF, completely or not at all."""
-    read_comparison(result)
+    _read_comparison(result)
     save_sealed(result, path)
 
 
 def load_comparison(path: str | os.PathLike[str]) -> xr.Dataset:
     """Read a comparison written by `save_comparison`; `FileError` says if that cannot be done."""
-    return load_spelt_today(path, _FORMAT, "settings")
+    return _load_spelt_today(path, _FORMAT, "settings")
 
 
-def read_comparison(
+def _read_comparison(
     result: object, folder: Path | None = None, notes: list[str] | None = None
 ) -> dict[str, Any]:
     """Return what a comparison was made with: `compare` with it gives the same again.
@@ -301,7 +300,7 @@ def read_comparison(
         )
     config: dict[str, Any] = json.loads(result.attrs["config"])
     settings = Training.as_stored(config["settings"], folder, notes)
-    named, idle = name_policies(config["policies"], {}), {}
+    named, idle = _name_policies(config["policies"], {}), {}
     with suppress(FreshbandError):  # a policy of somebody's own may be unknown here
         idle = unused_by_all(settings, named, config["policy_options"])
     if notes is not None:
@@ -320,7 +319,7 @@ def measure_comparison(result: xr.Dataset) -> xr.Dataset:
     """
     regrets = [name for name in ("regret", "regret_fixed") if name in result]
     measures = measure_training(result).assign(result[regrets].isel(round=-1, drop=True))
-    return mask_detections(measures, json.loads(result.attrs["config"])["policy_options"])
+    return _mask_detections(measures, json.loads(result.attrs["config"])["policy_options"])
 
 
 def summarise_comparison(result: xr.Dataset) -> dict[str, Any]:
@@ -331,7 +330,7 @@ def summarise_comparison(result: xr.Dataset) -> dict[str, Any]:
     of the differences to the first policy, run by run. Where ``same_air`` is true all runs met the
     same states of the channels: standard errors then say nothing of the channel environment.
     """
-    config = read_comparison(result)
+    config = _read_comparison(result)
     measures = measure_comparison(result)
     names = [str(name) for name in result.policy.values]
     policies: dict[str, Any] = {}
@@ -348,7 +347,7 @@ def summarise_comparison(result: xr.Dataset) -> dict[str, Any]:
         }
     settings: Training = config.pop("settings")
     return {
-        **facts_of(result, settings),
+        **_facts_of(result, settings),
         "runs": config["runs"],
         "policies": policies,
         "policy_options": config["policy_options"],

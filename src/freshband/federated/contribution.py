@@ -20,24 +20,12 @@ from pydantic import Field
 from freshband.errors import ParameterError
 from freshband.parameters import Parameters
 
-__all__ = [
-    "ALONE",
-    "LEAVE_ONE_OUT",
-    "LeaveOneOut",
-    "ValuationOptions",
-    "client_weights",
-    "cosine_distance",
-    "fedce_contributions",
-    "fill_unheard",
-    "leave_one_out",
-    "shapley_values",
-    "without_one",
-]
+__all__ = ["ValuationOptions", "cosine_distance", "fedce_contributions", "leave_one_out"]
 
-LeaveOneOut = Literal["global_minus", "buffer", "literal"]
-LEAVE_ONE_OUT: tuple[str, ...] = get_args(LeaveOneOut)
+_LeaveOneOut = Literal["global_minus", "buffer", "literal"]
+_LEAVE_ONE_OUT: tuple[str, ...] = get_args(_LeaveOneOut)
 _ColdStart = Literal["mean", "max", "zero"]
-ALONE: Final = 1.0 - 1e-12  # a client with all the weight leaves nothing to compare with
+_ALONE: Final = 1.0 - 1e-12  # a client with all the weight leaves nothing to compare with
 
 
 @final
@@ -55,13 +43,13 @@ class ValuationOptions(Parameters):
         client trains on in a round, which keeps it cheap.
     """
 
-    loo: LeaveOneOut = "global_minus"
+    loo: _LeaveOneOut = "global_minus"
     cold_start: _ColdStart = "mean"
     error_samples: Annotated[int, Field(ge=1)] | None = None
 
 
-def without_one(whole: Any, own: NDArray[Any], zeta: Any) -> NDArray[Any]:
-    """Return `(x - ζ_m x_m) / (1 - ζ_m)`, equations (41) and (42), for `ζ_m` below `ALONE`."""
+def _without_one(whole: Any, own: NDArray[Any], zeta: Any) -> NDArray[Any]:
+    """Return `(x - ζ_m x_m) / (1 - ζ_m)`, equations (41) and (42), for `ζ_m` below `_ALONE`."""
     return np.asarray((whole - zeta * own) / (1 - zeta))
 
 
@@ -69,7 +57,7 @@ def leave_one_out(
     whole: NDArray[np.float64],
     parts: NDArray[np.float64],
     weights: ArrayLike,
-    form: LeaveOneOut = "global_minus",
+    form: _LeaveOneOut = "global_minus",
 ) -> NDArray[np.float64]:
     """Return what the whole would be without each part, equations (41) and (42).
 
@@ -106,12 +94,12 @@ def leave_one_out(
             "whole, parts and weights must have the shapes (P,), (M, P) and (M,), got "
             f"{whole.shape}, {parts.shape} and {zeta.shape}"
         )
-    if form not in LEAVE_ONE_OUT:
-        raise ParameterError(f"loo must be one of {', '.join(LEAVE_ONE_OUT)}, got {form!r}")
+    if form not in _LEAVE_ONE_OUT:
+        raise ParameterError(f"loo must be one of {', '.join(_LEAVE_ONE_OUT)}, got {form!r}")
     share = zeta[:, None]
     total = {"global_minus": whole[None], "buffer": (share * parts).sum(axis=0)[None]}
-    alone = share >= ALONE
-    rest = without_one(total.get(form, 1.0), parts, np.where(alone, 0.0, share))
+    alone = share >= _ALONE
+    rest = _without_one(total.get(form, 1.0), parts, np.where(alone, 0.0, share))
     return np.where(alone, whole[None], rest)
 
 
@@ -131,7 +119,7 @@ def cosine_distance(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[n
     return np.asarray(1.0 - np.clip(cosine, -1.0, 1.0))
 
 
-def client_weights(contributions: ArrayLike) -> NDArray[np.float64]:
+def _client_weights(contributions: ArrayLike) -> NDArray[np.float64]:
     """Return the weights `ζ_m = C_m / Σ_j C_j`, equation (43); equal ones if all `C_m` are 0.
 
     Examples
@@ -148,7 +136,7 @@ def client_weights(contributions: ArrayLike) -> NDArray[np.float64]:
     return c / total if total > 0 else np.full(c.shape, 1.0 / c.size)
 
 
-def fill_unheard(
+def _fill_unheard(
     worth: NDArray[np.float64], heard: NDArray[np.bool_], cold_start: _ColdStart = "mean"
 ) -> NDArray[np.float64]:
     """Return contributions with those of clients never heard made up from the others.
@@ -190,7 +178,9 @@ def _shares(factor: NDArray[np.float64], heard: NDArray[np.bool_]) -> NDArray[np
     return np.asarray(np.maximum(share, 1e-3))
 
 
-def shapley_values(value: Callable[[frozenset[int]], float], n_clients: int) -> NDArray[np.float64]:
+def _shapley_values(
+    value: Callable[[frozenset[int]], float], n_clients: int
+) -> NDArray[np.float64]:
     """Return exact Shapley values, equation (32), by visiting all `2^M` coalitions, M <= 16.
 
     ``value`` says what a coalition is worth; it is called once for every subset, the empty one too.

@@ -26,10 +26,12 @@ from torch import nn
 from freshband.channels.base import ChannelModel
 from freshband.coordinator import Coordinator
 from freshband.errors import FileError, ParameterError
+from freshband.federated._batches import Batches
+from freshband.federated._own_things import check_own_things, check_settings
+from freshband.federated._state import PendingUpdates, ServerState, copy_into
 from freshband.federated.algorithms import Rule
-from freshband.federated.batches import Batches
 from freshband.federated.clients import choose_clients, pick_device
-from freshband.federated.clients.base import (
+from freshband.federated.clients._base import (
     LocalTraining,
     ParameterLayout,
     TrainingJob,
@@ -38,12 +40,10 @@ from freshband.federated.clients.base import (
 )
 from freshband.federated.data import Dataset, load_dataset
 from freshband.federated.models import build_model
-from freshband.federated.own_things import check_own_things, check_settings
 from freshband.federated.partition import Partition, split_samples
 from freshband.federated.records import RoundRecord
-from freshband.federated.server import AlterUpdate, FederatedServer, Plan, parts_of
+from freshband.federated.server import FederatedServer, Plan, _AlterUpdate, _parts_of
 from freshband.federated.settings import Training
-from freshband.federated.state import PendingUpdates, ServerState, copy_into
 from freshband.federated.uplink import SimulatedUplink
 
 __all__ = ["Federation", "train_together"]
@@ -85,7 +85,7 @@ class Federation:
         partition: Partition | None = None,
         algorithm: Rule | None = None,
         clients: LocalTraining | None = None,
-        alter_update: AlterUpdate | None = None,
+        alter_update: _AlterUpdate | None = None,
     ) -> None:
         self.settings = chosen = check_settings(Training() if settings is None else settings)
         check_own_things(
@@ -93,7 +93,7 @@ class Federation:
             clients=clients, alter_update=alter_update,
         )  # fmt: skip
         self.channels = chosen.build_channels() if channels is None else channels
-        parts = parts_of(chosen, self.channels.n_channels)
+        parts = _parts_of(chosen, self.channels.n_channels)
         parts["algorithm"] = chosen.build_algorithm() if algorithm is None else algorithm
         device = pick_device(chosen.device)
         whole = (

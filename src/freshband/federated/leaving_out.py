@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from freshband.federated.contribution import ALONE, LeaveOneOut
+from freshband.federated.contribution import _ALONE, _LeaveOneOut
 
-__all__ = ["distances_to_rest", "models_without"]
+__all__ = ["distances_to_rest"]
 
 
 def distances_to_rest(
-    gradients: torch.Tensor, weights: NDArray[np.float64], form: LeaveOneOut
+    gradients: torch.Tensor, weights: NDArray[np.float64], form: _LeaveOneOut
 ) -> NDArray[np.float64]:
     """Return `Γcos` (34): one minus the cosine of each gradient (M, P) and that of the rest.
 
@@ -32,7 +32,7 @@ def distances_to_rest(
     else:
         whole = zeta @ gradients
         dots, total = gradients @ whole, whole @ whole
-        alone = zeta >= ALONE
+        alone = zeta >= _ALONE
         products = torch.where(alone, dots, dots - zeta * squares)
         rests = torch.where(alone, total, total - 2 * zeta * dots + zeta**2 * squares)
         # Where hardly anything is left the difference would be rounding alone: add the others up.
@@ -45,17 +45,17 @@ def distances_to_rest(
     lengths = np.sqrt(np.maximum(found[1] * found[2], 0.0))
     cosine = np.where(lengths > 0, found[0] / np.where(lengths > 0, lengths, 1.0), 0.0)
     if form != "literal":
-        cosine[weights >= ALONE] = 1.0  # the rest is the whole; rounding must not make it a share
+        cosine[weights >= _ALONE] = 1.0  # the rest is the whole; rounding must not make it a share
     return np.asarray(1.0 - np.clip(cosine, -1.0, 1.0))
 
 
-def models_without(
+def _models_without(
     model: torch.Tensor,
     models: torch.Tensor,
     weights: NDArray[np.float64],
     heard: NDArray[np.bool_],
     who: NDArray[np.int64],
-    form: LeaveOneOut,
+    form: _LeaveOneOut,
 ) -> torch.Tensor:
     """Return `w^{-m}` (42) for the clients ``who``, shape (len(who), P).
 
@@ -63,7 +63,7 @@ def models_without(
     was sent; ``buffer`` is the server's to compute, from the models of all others. A client never
     heard has no part in the model: it is the model itself.
     """
-    taken = (heard & (weights < ALONE))[who]
+    taken = (heard & (weights < _ALONE))[who]
     part = np.where(taken, weights[who], 0.0)
     zeta = torch.as_tensor(part, dtype=model.dtype, device=model.device)[:, None]
     own = models[torch.as_tensor(who, device=models.device)]
@@ -76,7 +76,7 @@ def models_without(
         whole = (shares @ models + missing * model).expand_as(own)
     else:
         whole = torch.ones_like(own)
-    # `without_one`, with product and difference in one step
+    # `_without_one`, with product and difference in one step
     rest = torch.addcmul(whole, zeta, own, value=-1.0).div_(1.0 - zeta)
     untouched = torch.as_tensor(~taken, device=model.device)[:, None]
     return torch.where(untouched, model, rest)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RoundRecord", "stack_records", "unstack_records"]
+__all__ = ["RoundRecord"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -103,14 +103,14 @@ class RoundRecord:
         )
 
 
-def stack_records(records: Sequence[RoundRecord]) -> dict[str, NDArray[Any]]:
+def _stack_records(records: Sequence[RoundRecord]) -> dict[str, NDArray[Any]]:
     """Return every field over all rounds, first axis round; nothing where there are none."""
     names = [field.name for field in dataclasses.fields(RoundRecord)] if records else []
     return {name: np.stack([getattr(record, name) for record in records]) for name in names}
 
 
-def unstack_records(fields: Mapping[str, NDArray[Any]], rounds: int) -> list[RoundRecord]:
-    """Return the records that `stack_records` took apart, every bit and type as it was."""
+def _unstack_records(fields: Mapping[str, NDArray[Any]], rounds: int) -> list[RoundRecord]:
+    """Return the records that `_stack_records` took apart, every bit and type as it was."""
     names = [field.name for field in dataclasses.fields(RoundRecord)] if rounds else []
     if any(len(fields[name]) != rounds for name in names):
         raise ValueError(f"they must be of {rounds} rounds")

@@ -13,28 +13,19 @@ import numpy as np
 import xarray as xr
 
 from freshband import __version__
+from freshband._plugins import imports_to_keep
+from freshband._sealed import load_sealed, save_sealed, versions_of
 from freshband.aoi import jain_index
 from freshband.errors import FreshbandError, ParameterError, shown
+from freshband.federated._spelling import modernise
 from freshband.federated.clients import name_device, pick_device
-from freshband.federated.records import RoundRecord, stack_records
+from freshband.federated.records import RoundRecord, _stack_records
 from freshband.federated.settings import Training
-from freshband.federated.spelling import modernise
-from freshband.plugins import imports_to_keep
-from freshband.sealed import load_sealed, save_sealed, versions_of
 
-__all__ = [
-    "collect_records",
-    "facts_of",
-    "load_spelt_today",
-    "load_training",
-    "measure_training",
-    "read_settings",
-    "save_training",
-    "summarise_training",
-]
+__all__ = ["load_training", "measure_training", "save_training", "summarise_training"]
 
 _FORMAT: Final = "freshband training 1"
-LIBRARIES: Final = ("numpy", "numba", "torch", "xarray")
+_LIBRARIES: Final = ("numpy", "numba", "torch", "xarray")
 _MEASURES: Final = (
     "final_accuracy", "best_accuracy", "best_round", "mean_accuracy", "final_loss",
     "accuracy_spread", "mean_age", "max_age", "cumulative_variance", "jain", "mean_staleness",
@@ -43,7 +34,7 @@ _MEASURES: Final = (
 _BY_CHANNEL: Final = frozenset({"channel_means"})
 
 
-def collect_records(
+def _collect_records(
     records: Sequence[RoundRecord],
     settings: Training,
     seconds: float | None = None,
@@ -72,7 +63,7 @@ def collect_records(
     if not records:
         raise ParameterError("records must hold at least one round, got none")
     data: dict[str, Any] = {}
-    for name, values in stack_records(records).items():
+    for name, values in _stack_records(records).items():
         over = "channel" if name in _BY_CHANNEL else "client"
         data[name] = (("round",) if values.ndim == 1 else ("round", over), values)
     rounds = data.pop("round")[1]
@@ -89,7 +80,7 @@ def collect_records(
             "format": _FORMAT,
             "config": json.dumps(settings.model_dump(mode="json")),
             "freshband": __version__,
-            "versions": versions_of(LIBRARIES),
+            "versions": versions_of(_LIBRARIES),
             "device": device or name_device(pick_device(settings.device)),
             "seconds": float(data["seconds"][1].sum() if seconds is None else seconds),
             **imports_to_keep(),
@@ -105,10 +96,10 @@ def save_training(result: xr.Dataset, path: str | os.PathLike[str]) -> None:
 
 def load_training(path: str | os.PathLike[str]) -> xr.Dataset:
     """Read a result written by `save_training`; `FileError` says if that cannot be done."""
-    return load_spelt_today(path, _FORMAT)
+    return _load_spelt_today(path, _FORMAT)
 
 
-def load_spelt_today(path: str | os.PathLike[str], form: str, *where: str) -> xr.Dataset:
+def _load_spelt_today(path: str | os.PathLike[str], form: str, *where: str) -> xr.Dataset:
     """Read a result, with the settings in its configuration as they are spelt today."""
     result = load_sealed(path, form)
     config = json.loads(result.attrs["config"])
@@ -118,7 +109,7 @@ def load_spelt_today(path: str | os.PathLike[str], form: str, *where: str) -> xr
     return result.assign_attrs(config=json.dumps(config))
 
 
-def read_settings(
+def _read_settings(
     result: object, folder: Path | None = None, notes: list[str] | None = None
 ) -> Training:
     """Return the settings a result was made with: they give the same run again.
@@ -143,7 +134,7 @@ def summarise_training(result: xr.Dataset) -> dict[str, Any]:
     ``participation`` and ``client_accuracy``; ``policy``, ``rounds_per_second``, and under
     ``config`` the settings.
     """
-    settings = read_settings(result)
+    settings = _read_settings(result)
     measures = {str(name): _plain(one.item()) for name, one in measure_training(result).items()}
     if measures["best_round"] is not None:
         measures["best_round"] = int(measures["best_round"])
@@ -155,7 +146,7 @@ def summarise_training(result: xr.Dataset) -> dict[str, Any]:
     return {
         "policy": settings.build_policy().name,
         "algorithm": settings.algorithm,
-        **facts_of(result, settings),
+        **_facts_of(result, settings),
         "rounds": result.sizes["round"],
         **measures,
         "participation": result.participation.values.tolist(),
@@ -166,7 +157,7 @@ def summarise_training(result: xr.Dataset) -> dict[str, Any]:
     }
 
 
-def facts_of(result: xr.Dataset, settings: Training) -> dict[str, Any]:
+def _facts_of(result: xr.Dataset, settings: Training) -> dict[str, Any]:
     """Return what every summary says of the settings and of how a result was made."""
     chosen = settings.model_dump(include={"dataset", "channels", "clients", "rounds", "seed"})
     made = {name: result.attrs[name] for name in ("device", "freshband")}

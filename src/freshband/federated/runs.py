@@ -30,21 +30,18 @@ from typing import Final, Unpack
 import torch
 import xarray as xr
 
+from freshband._files import make_folder, sweep
+from freshband._plugins import imported_files, made_with
 from freshband.errors import FileError, FreshbandError, SequenceError, reason
-from freshband.federated.checkpoint import (
+from freshband.federated._checkpoint import (
     Checkpoint,
     has_checkpoint,
     load_checkpoint,
     save_checkpoint,
     tensors_of,
 )
-from freshband.federated.clients import name_device
-from freshband.federated.engine import Federation
-from freshband.federated.own_things import OwnThings, check_settings, given_things
-from freshband.federated.records import RoundRecord, stack_records, unstack_records
-from freshband.federated.result import collect_records, save_training
-from freshband.federated.settings import Training
-from freshband.federated.terms import (
+from freshband.federated._own_things import OwnThings, check_settings, given_things
+from freshband.federated._terms import (
     Terms,
     check_objects,
     claimed,
@@ -55,11 +52,14 @@ from freshband.federated.terms import (
     versions,
     write_terms,
 )
-from freshband.files import make_folder, sweep
+from freshband.federated.clients import name_device
+from freshband.federated.engine import Federation
+from freshband.federated.records import RoundRecord, _stack_records, _unstack_records
+from freshband.federated.result import _collect_records, save_training
+from freshband.federated.settings import Training
 from freshband.parameters import file_path, whole_number
-from freshband.plugins import imported_files, made_with
 
-__all__ = ["Run", "read_rounds", "resume_run", "start_run"]
+__all__ = ["Run", "resume_run", "start_run"]
 
 _STATE, _RECORDS = "federation.", "records."  # whose tensors they are
 
@@ -181,7 +181,7 @@ class Run:
             return
         state, facts = self.federation.checkpoint()
         tensors = {_STATE + name: tensor for name, tensor in state.items()}
-        stacked = stack_records(self.records)
+        stacked = _stack_records(self.records)
         tensors |= {_RECORDS + name: torch.from_numpy(values) for name, values in stacked.items()}
         facts = {"federation": facts, "versions": versions()}
         with self._telling_what_is_safe():
@@ -199,7 +199,7 @@ class Run:
     def _write_result(self) -> None:
         device = name_device(self.federation.dataset.train_images.device)
         with self._telling_what_is_safe():
-            result = collect_records(self.records, self.settings, device=device)
+            result = _collect_records(self.records, self.settings, device=device)
             save_training(result, self.result_path)
 
     @contextmanager
@@ -287,10 +287,10 @@ def resume_run(out: str | os.PathLike[str], **own: Unpack[OwnThings]) -> Run:
     return Run(home, terms, federation, records, notes, found.round)
 
 
-def read_rounds(out: str | os.PathLike[str]) -> xr.Dataset:
+def _read_rounds(out: str | os.PathLike[str]) -> xr.Dataset:
     """Return the rounds a run has played so far, as of its newest checkpoint that is whole.
 
-    They are as `freshband.federated.result.collect_records` has them, with the versions of the run.
+    They are as `_collect_records` returns them, with the versions of the run.
     The run may go on meanwhile, and nothing it trains with is loaded.
     """
     home = file_path("out", out)
@@ -299,7 +299,7 @@ def read_rounds(out: str | os.PathLike[str]) -> xr.Dataset:
     records = _records_of(home, terms, found)
     if not records:
         raise FileError(f"{home} holds a run of which no round was saved yet")
-    result = collect_records(records, terms.settings, device=terms.settings.device)
+    result = _collect_records(records, terms.settings, device=terms.settings.device)
     return result.assign_attrs(versions=json.dumps(found.facts.get("versions", terms.versions)))
 
 
@@ -315,7 +315,7 @@ def _records_of(home: Path, terms: Terms, found: Checkpoint) -> list[RoundRecord
         raise FileError(f"{where} is a checkpoint of other settings than {terms_path(home)} has")
     try:
         stacked = tensors_of(found.tensors, _RECORDS)
-        return unstack_records({n: values.numpy() for n, values in stacked.items()}, found.round)
+        return _unstack_records({n: values.numpy() for n, values in stacked.items()}, found.round)
     except (KeyError, TypeError, ValueError) as error:
         raise FileError(f"cannot read the records of {where}: {reason(error)}") from None
 

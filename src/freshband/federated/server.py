@@ -26,16 +26,16 @@ from numpy.typing import ArrayLike, NDArray
 from freshband.aoi import age_variance
 from freshband.coordinator import Coordinator
 from freshband.errors import ParameterError, RuleError, shown
+from freshband.federated._state import Pending, ServerState, copy_into
+from freshband.federated._valuation import Valuation
 from freshband.federated.algorithms import Algorithm, Arrivals
 from freshband.federated.records import RoundRecord
 from freshband.federated.settings import Training
-from freshband.federated.state import Pending, ServerState, copy_into
-from freshband.federated.valuation import Valuation
 from freshband.parameters import whole_number
 
-__all__ = ["AlterUpdate", "FederatedServer", "Plan", "parts_of"]
+__all__ = ["FederatedServer", "Plan"]
 
-AlterUpdate = Callable[[int, int, torch.Tensor], Any]
+_AlterUpdate = Callable[[int, int, torch.Tensor], Any]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ class FederatedServer:
         keeps_models: bool = True,
         local_rounds: int | None = None,
         clip_norm: float | None = None,
-        alter_update: AlterUpdate | None = None,
+        alter_update: _AlterUpdate | None = None,
     ) -> None:
         if coordinator.policy.needs_contributions and valuation is None:
             raise ParameterError(f"{coordinator.policy.name!r} needs a valuation")
@@ -304,7 +304,7 @@ class FederatedServer:
         self.state.round, self.state.version = round, version
 
 
-def parts_of(settings: Training, n_channels: int) -> dict[str, Any]:
+def _parts_of(settings: Training, n_channels: int) -> dict[str, Any]:
     """Return what the settings of a run say of its server, as arguments of `FederatedServer`."""
     rule = settings.contribution_rule
     return {

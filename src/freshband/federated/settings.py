@@ -9,21 +9,21 @@ from typing import Annotated, Any, Literal, final
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from freshband._locating import find_again, with_absolute_files
+from freshband._policy import Policy, parse_policy
 from freshband.channels.base import ChannelModel, build, registry
 from freshband.errors import ParameterError, shown
+from freshband.federated._spelling import modernise
 from freshband.federated.algorithms.base import (
     Rule,
+    _misplaced_options,
+    _options_of,
+    _plain_options,
     build_algorithm,
-    misplaced_options,
-    options_of,
-    plain_options,
     read_algorithm,
 )
 from freshband.federated.contribution import ValuationOptions
-from freshband.federated.spelling import modernise
-from freshband.locating import find_again, with_absolute_files
 from freshband.parameters import Parameters
-from freshband.policy import Policy, parse_policy
 
 __all__ = ["Training"]
 
@@ -37,7 +37,7 @@ class Training(Parameters):
 
     A setting that has no effect beside the others, such as ``mixing`` without ``fedasync``, must
     keep its default: see `unused`. Settings from a file are read with `as_stored`, also those that
-    earlier versions spelt otherwise (`freshband.federated.spelling`).
+    earlier versions spelt otherwise (`freshband.federated._spelling`).
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class Training(Parameters):
     def _as_the_rule_reads_them(
         cls, options: dict[str, Any], info: ValidationInfo
     ) -> dict[str, Any]:
-        return plain_options(info.data["algorithm"], options)
+        return _plain_options(info.data["algorithm"], options)
 
     @field_validator("valuation_options")
     @classmethod
@@ -205,7 +205,7 @@ class Training(Parameters):
         {'mixing': "mixing belongs to algorithm 'fedasync', not to 'renorm', got 0.1"}
         """
         rule = self.build_algorithm()
-        found = misplaced_options(self.algorithm, self.algorithm_options) | rule.unused()
+        found = _misplaced_options(self.algorithm, self.algorithm_options) | rule.unused()
         valued = self.contribution is not None or self.build_policy().needs_contributions
         if self.weights != "equal" and not valued and not rule.weighs_updates:
             found["weights"] = (
@@ -228,7 +228,7 @@ class Training(Parameters):
         names[0] = "renorm" if "algorithm" in left else names[0]
         for wrapper in left.intersection(names):
             names.remove(wrapper)
-            left |= options_of(wrapper)
+            left |= _options_of(wrapper)
         values["algorithm"] = "+".join(names)
         for field in ("algorithm_options", "valuation_options"):
             values[field] = {key: each for key, each in values[field].items() if key not in left}

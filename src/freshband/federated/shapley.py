@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 
 from freshband.errors import ParameterError
-from freshband.federated.clients.base import Trial
-from freshband.federated.contribution import shapley_values
+from freshband.federated.clients._base import Trial
+from freshband.federated.contribution import _shapley_values
 from freshband.federated.engine import Federation
 
 __all__ = ["shapley_contributions"]
@@ -54,6 +54,6 @@ def shapley_contributions(federation: Federation) -> NDArray[np.float64]:
         ]
     )
     codes = 1 << np.arange(clients)
-    return shapley_values(
+    return _shapley_values(
         lambda coalition: float(worth[codes[list(coalition)].sum()]) / len(samples), clients
     )

@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import Strategy
 
 from freshband.errors import ParameterError
 from freshband.federated.settings import Training
-from freshband.flower.wire import Arrays, to_arrays, to_record
+from freshband.flower._wire import Arrays, to_arrays, to_record
 
 __all__ = ["PaperAggregation", "StrategyAggregation"]
 

@@ -11,9 +11,9 @@ from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
 from freshband.errors import ParameterError
-from freshband.federated.server import parts_of
+from freshband.federated._spelling import FORMER
+from freshband.federated.server import _parts_of
 from freshband.federated.settings import Training
-from freshband.federated.spelling import FORMER
 from freshband.federated.uplink import SimulatedUplink, Uplink
 from freshband.flower.aggregation import PaperAggregation, StrategyAggregation
 from freshband.flower.server import AsyncRounds, Evaluate
@@ -99,6 +99,6 @@ def build_rounds(
         evaluate=examine,
         checkpoint=checkpoint,
         local_rounds=settings.build_algorithm().training_rounds,
-        **parts_of(settings, link.n_channels),
+        **_parts_of(settings, link.n_channels),
         **options,
     )

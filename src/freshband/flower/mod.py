@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
-from freshband.federated.contribution import ALONE, without_one
-from freshband.flower.wire import FLOATING, RECORD, Arrays, Order, to_arrays, to_record, widened
+from freshband.federated.contribution import _ALONE, _without_one
+from freshband.flower._wire import FLOATING, RECORD, Arrays, Order, to_arrays, to_record, widened
 
 if TYPE_CHECKING:
     from flwr.clientapp.typing import ClientAppCallable, Mod
@@ -131,7 +131,7 @@ def _without(message: Message, context: Context, order: Order) -> ArrayRecord:
     """Return the model without this client, equation (42)."""
     whole = next(iter(message.content.array_records.values()))
     known = _name_of(context, _TAKEN) == (str(context.run_id), order.taken)
-    if not known or not order.taken or order.weight >= ALONE:
+    if not known or not order.taken or order.weight >= _ALONE:
         return whole
     own = to_arrays(cast(ArrayRecord, context.state[f"{_TAKEN}.arrays"]))
     rest: Arrays = {}
@@ -139,7 +139,7 @@ def _without(message: Message, context: Context, order: Order) -> ArrayRecord:
         if array.dtype.kind in FLOATING:
             wide = widened(array)
             zeta = wide.dtype.type(order.weight)
-            rest[name] = without_one(wide, widened(own[name]), zeta).astype(array.dtype)
+            rest[name] = _without_one(wide, widened(own[name]), zeta).astype(array.dtype)
         else:
             rest[name] = array
     return to_record(rest)

@@ -21,17 +21,16 @@ from flwr.serverapp import Grid
 
 from freshband.coordinator import Coordinator
 from freshband.errors import ParameterError
+from freshband.federated._state import Pending
+from freshband.federated._valuation import Valuation
 from freshband.federated.algorithms import Algorithm
 from freshband.federated.records import RoundRecord
 from freshband.federated.server import FederatedServer, Plan
-from freshband.federated.state import Pending
 from freshband.federated.uplink import Uplink
-from freshband.federated.valuation import Valuation
-from freshband.flower.aggregation import PaperAggregation, StrategyAggregation
-from freshband.flower.roster import Roster, pauses
-from freshband.flower.rows import Rows, StrategyRule
-from freshband.flower.saving import load_run, save_run
-from freshband.flower.wire import (
+from freshband.flower._roster import Roster, pauses
+from freshband.flower._rows import Rows, StrategyRule
+from freshband.flower._saving import load_run, save_run
+from freshband.flower._wire import (
     RECORD,
     Arrays,
     Order,
@@ -41,6 +40,7 @@ from freshband.flower.wire import (
     read_update,
     to_record,
 )  # fmt: skip
+from freshband.flower.aggregation import PaperAggregation, StrategyAggregation
 from freshband.parameters import file_path, whole_number
 
 __all__ = ["AsyncRounds"]

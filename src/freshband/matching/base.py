@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 
 from freshband._jit import cold, kernel, verb
-from freshband.matching.assignment import assign
+from freshband._registry import Registry
+from freshband.matching._assignment import assign
 from freshband.ranking import CLIENTS, sort_by
-from freshband.registry import Registry
 
 __all__ = [
     "Matching",
@@ -28,7 +28,7 @@ __all__ = [
     "write_urgency",
 ]
 
-StateType = TypeVar("StateType", bound=type)
+_StateType = TypeVar("_StateType", bound=type)
 
 
 class Matching(Protocol):
@@ -86,7 +86,7 @@ def match(
     """
 
 
-def pairs_ranks(state_type: StateType) -> StateType:
+def pairs_ranks(state_type: _StateType) -> _StateType:
     """Let the client of rank r have the channel of rank r (class decorator).
 
     The state has a field ``clients``, shape (M,), and registers `rank_clients`. Where links differ

@@ -14,9 +14,9 @@ from matplotlib.transforms import ScaledTranslation
 
 from freshband.channels import ChannelModel, build, registry
 from freshband.parameters import whole_number
-from freshband.reporting.air import Air, cut_rounds, read_air
-from freshband.reporting.maps import add_color_bar, count_along, paint_map
-from freshband.reporting.numbers import counted
+from freshband.reporting._air import Air, cut_rounds, read_air
+from freshband.reporting._maps import add_color_bar, count_along, paint_map
+from freshband.reporting._numbers import counted
 
 __all__ = ["draw"]
 

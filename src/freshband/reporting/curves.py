@@ -12,22 +12,13 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from freshband._files import check_writable, replacing
 from freshband.errors import ParameterError, shown
-from freshband.files import check_writable, replacing
-from freshband.reporting.numbers import counted
-from freshband.reporting.series import Series, over_policies
-from freshband.simulation.result import read_config
+from freshband.reporting._numbers import counted
+from freshband.reporting._series import Series, over_policies
+from freshband.simulation.result import _read_config
 
-__all__ = [
-    "COLOURS",
-    "check_figure",
-    "check_measure",
-    "draw_curves",
-    "draw_series",
-    "save_figure",
-    "styles_of",
-    "tidy_axes",
-]
+__all__ = ["COLOURS", "draw_curves", "save_figure"]
 
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6BB1",
@@ -62,8 +53,8 @@ def draw_curves(result: xr.Dataset, measure: str = "regret", *, log: bool = Fals
     >>> len(draw_curves(result).axes[0].lines)
     2
     """
-    config = read_config(result)
-    measure = check_measure(measure, has_means=not bool(result.regret_curve.isnull().all()))
+    config = _read_config(result)
+    measure = _check_measure(measure, has_means=not bool(result.regret_curve.isnull().all()))
     if f"{measure}_curve" not in result:
         raise ParameterError(
             f"measure must be one the result has a curve of, got {measure!r}: files of freshband "
@@ -74,9 +65,9 @@ def draw_curves(result: xr.Dataset, measure: str = "regret", *, log: bool = Fals
     figure = Figure(figsize=(7.0, 4.3), layout="constrained")
     axes = figure.subplots()
     ends = curves.mean("run").isel(round=-1)
-    series, styles = over_policies(curves, from_zero=True), styles_of(result.policy.values)
+    series, styles = over_policies(curves, from_zero=True), _styles_of(result.policy.values)
     for name in ends.sortby(ends, ascending=False).policy.values:
-        draw_series(axes, series[str(name)], label=str(name), **styles[str(name)])
+        _draw_series(axes, series[str(name)], label=str(name), **styles[str(name)])
     axes.set_xlabel("round")
     axes.set_ylabel(_LABELS[measure])
     axes.set_xlim(0, config["rounds"])
@@ -88,7 +79,7 @@ def draw_curves(result: xr.Dataset, measure: str = "regret", *, log: bool = Fals
         else:
             axes.set_yscale("log")
             axes.set_ylim(bottom=largest / 2000)
-    tidy_axes(axes)
+    _tidy_axes(axes)
     columns = 2 if log else 1
     heading = "policy, worst first"
     axes.legend(frameon=False, fontsize=8, ncols=columns, title=heading, title_fontsize=8)
@@ -99,7 +90,7 @@ def draw_curves(result: xr.Dataset, measure: str = "regret", *, log: bool = Fals
     return figure
 
 
-def styles_of(names: Iterable[Any]) -> dict[str, dict[str, Any]]:
+def _styles_of(names: Iterable[Any]) -> dict[str, dict[str, Any]]:
     """Return a colour for each name, with other dashes once all colours are used."""
     return {
         str(name): {
@@ -110,7 +101,7 @@ def styles_of(names: Iterable[Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def draw_series(axes: Axes, series: Series, **style: Any) -> None:
+def _draw_series(axes: Axes, series: Series, **style: Any) -> None:
     """Draw the mean over runs with a band of one standard error; a single run has no band."""
     x, mean, error = series.summarise()
     axes.plot(x, mean, **{"linewidth": 1.6, **style})
@@ -120,14 +111,14 @@ def draw_series(axes: Axes, series: Series, **style: Any) -> None:
         )
 
 
-def tidy_axes(axes: Axes) -> None:
+def _tidy_axes(axes: Axes) -> None:
     """Draw a light grid below the curves, and no frame above and on the right."""
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def check_measure(measure: str, *, has_means: bool) -> str:
+def _check_measure(measure: str, *, has_means: bool) -> str:
     """Return the measure to draw for channels with or without means, or raise `ParameterError`."""
     if not isinstance(measure, str) or measure not in _LABELS:
         raise ParameterError(f"measure must be one of {', '.join(_LABELS)}, got {shown(measure)}")
@@ -139,7 +130,7 @@ def check_measure(measure: str, *, has_means: bool) -> str:
     return measure
 
 
-def check_figure(path: str | os.PathLike[str]) -> Path:
+def _check_figure(path: str | os.PathLike[str]) -> Path:
     """Return the path if a figure can be written there, or raise before anything is drawn."""
     target = check_writable(path)
     if target.suffix[1:].lower() not in _FORMATS:
@@ -151,5 +142,5 @@ def check_figure(path: str | os.PathLike[str]) -> Path:
 
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
     """Write a figure in the format that its file name ends in, completely or not at all."""
-    with replacing(check_figure(path)) as scratch:
+    with replacing(_check_figure(path)) as scratch:
         figure.savefig(scratch, dpi=200)

@@ -14,7 +14,7 @@ from scipy.special import entr
 
 from freshband.errors import ParameterError
 from freshband.federated.partition import Partition
-from freshband.reporting.maps import add_color_bar, count_along, paint_map
+from freshband.reporting._maps import add_color_bar, count_along, paint_map
 
 __all__ = ["draw"]
 

@@ -17,17 +17,17 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from freshband._files import check_writable, replacing
 from freshband.errors import FileError, FreshbandError, ParameterError
-from freshband.files import check_writable, replacing
 from freshband.parameters import file_path
 
 if TYPE_CHECKING:
-    from freshband.reporting.page.parts import Part
+    from freshband.reporting._page.parts import Part
 
-__all__ = ["Written", "write_report"]
+__all__ = ["write_report"]
 
 
-class Written(NamedTuple):
+class _Written(NamedTuple):
     """A report that was written: its path, what it shows, and why other files are left out."""
 
     path: Path
@@ -38,7 +38,7 @@ class Written(NamedTuple):
 
 def write_report(
     source: str | os.PathLike[str], out: str | os.PathLike[str] | None = None
-) -> Written:
+) -> _Written:
     """Write a report of a result file, or of all in a folder and the folders in it.
 
     Parameters
@@ -58,8 +58,8 @@ def write_report(
         If the extra ``report`` is not installed, or PyTorch is not for results of training.
     """
     try:
-        from freshband.reporting.page.render import render_page
-        from freshband.reporting.sources import name_result
+        from freshband.reporting._page.render import render_page
+        from freshband.reporting._sources import name_result
     except ModuleNotFoundError as error:
         raise FreshbandError(
             f"a report needs {(error.name or '').partition('.')[0]}; install it with: "
@@ -78,13 +78,13 @@ def write_report(
     with replacing(target) as scratch:
         scratch.write_text(page, encoding="utf-8", newline="\n")
     pictures = [picture.path for part in parts for picture in part.pictures]
-    return Written(target, shown, left_out, pictures)
+    return _Written(target, shown, left_out, pictures)
 
 
 def _gather(root: Path) -> tuple[list[Part], list[Path], list[str]]:
     """Return what there is to show, the results it comes from, and why others are left out."""
-    from freshband.reporting.page.pictures import load_picture, show_pictures
-    from freshband.reporting.sources import find_pictures, find_results, name_result, show_result
+    from freshband.reporting._page.pictures import load_picture, show_pictures
+    from freshband.reporting._sources import find_pictures, find_results, name_result, show_result
 
     parts, shown, left_out = [], [], []
     for path in find_results(root):

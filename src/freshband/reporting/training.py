@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
-from freshband.federated.comparison import read_comparison
-from freshband.federated.result import read_settings
+from freshband.federated.comparison import _read_comparison
+from freshband.federated.result import _read_settings
 from freshband.federated.settings import Training
-from freshband.reporting.curves import COLOURS, draw_series, styles_of, tidy_axes
-from freshband.reporting.maps import add_color_bar, count_along, paint_map
-from freshband.reporting.series import over_policies, rank_clients
+from freshband.reporting._maps import add_color_bar, count_along, paint_map
+from freshband.reporting._series import over_policies, rank_clients
+from freshband.reporting.curves import COLOURS, _draw_series, _styles_of, _tidy_axes
 
 __all__ = ["draw_comparison", "draw_training"]
 
@@ -29,9 +29,9 @@ def draw_training(result: xr.Dataset) -> Figure:
     Parameters
     ----------
     result : xarray.Dataset
-        From `freshband.federated.result.collect_records` or ``load_training``.
+        From `freshband.federated.result._collect_records` or ``load_training``.
     """
-    settings = read_settings(result)
+    settings = _read_settings(result)
     figure = Figure(figsize=(9.0, 5.6), layout="constrained")
     accuracy, ages, variance, participation = figure.subplots(2, 2).flat
     rounds = result["round"].values
@@ -54,7 +54,7 @@ def draw_training(result: xr.Dataset) -> Figure:
     for axes in (accuracy, variance):
         axes.set_xlim(0, rounds[-1] + 0.5)
         axes.set_xlabel("round")
-        tidy_axes(axes)
+        _tidy_axes(axes)
     _bars(participation, result.participation.values)
     _head(figure, settings, f"{settings.build_policy().name}, {result.sizes['round']} rounds")
     return figure
@@ -88,7 +88,7 @@ def _bars(axes: Axes, shares: NDArray[np.float64]) -> None:
     axes.set_ylim(0, 1)
     _in_percent(axes)
     count_along(axes.xaxis, 12)
-    tidy_axes(axes)
+    _tidy_axes(axes)
 
 
 def draw_comparison(result: xr.Dataset) -> Figure:
@@ -103,7 +103,7 @@ def draw_comparison(result: xr.Dataset) -> Figure:
     result : xarray.Dataset
         From `freshband.federated.comparison.compare` or ``load_comparison``.
     """
-    config = read_comparison(result)
+    config = _read_comparison(result)
     figure = Figure(figsize=(11.0, 6.2), layout="constrained")
     regret, variance, shares, accuracy, spread, clients = figure.subplots(2, 3).flat
     seen = result.isel(round=result.accuracy.notnull().all(["policy", "run"]).values)
@@ -132,26 +132,26 @@ def draw_comparison(result: xr.Dataset) -> Figure:
 
 
 def _curves(axes: Axes, title: str, curves: xr.DataArray, *, from_zero: bool = False) -> None:
-    styles = styles_of(curves.policy.values)
+    styles = _styles_of(curves.policy.values)
     for name, series in over_policies(curves, from_zero=from_zero).items():
-        draw_series(axes, series, label=name, **styles[name])
+        _draw_series(axes, series, label=name, **styles[name])
     axes.set_title(title, fontsize=9)
     axes.set_xlabel("round")
     axes.set_xlim(0, curves["round"].values[-1])
-    tidy_axes(axes)
+    _tidy_axes(axes)
 
 
 def _ranked(axes: Axes, title: str, values: xr.DataArray) -> None:
     """Draw clients from the one worst off in a run to the one best off."""
-    styles = styles_of(values.policy.values)
+    styles = _styles_of(values.policy.values)
     marker = {"marker": "o", "markersize": 3.5} if values.sizes["client"] <= 40 else {}
     for name, series in over_policies(rank_clients(values), "client").items():
-        draw_series(axes, series, label=name, **styles[name], **marker)
+        _draw_series(axes, series, label=name, **styles[name], **marker)
     axes.set_title(title, fontsize=9)
     axes.set_xlabel("client, the one worst off first")
     _in_percent(axes)
     count_along(axes.xaxis, 10)
-    tidy_axes(axes)
+    _tidy_axes(axes)
 
 
 def _in_percent(axes: Axes) -> None:

@@ -12,19 +12,16 @@ from typing import Any, ClassVar, Final, Protocol, TypeVar
 import numpy as np
 
 from freshband._jit import verb
+from freshband._registry import Registry
 from freshband.errors import ParameterError
-from freshband.registry import Registry
 
 __all__ = [
-    "DEFAULT",
     "Matchings",
     "Presets",
     "Scheduler",
     "means",
-    "needed_horizon",
     "override",
     "ranks_by_means",
-    "read_preset",
     "register",
     "registry",
     "reveal",
@@ -34,9 +31,9 @@ __all__ = [
 ]
 
 
-DEFAULT: Final = "default"
+_DEFAULT: Final = "default"
 
-StateType = TypeVar("StateType", bound=type)
+_StateType = TypeVar("_StateType", bound=type)
 Presets = Mapping[str, Mapping[str, Any]]
 Matchings = Mapping[str, str]
 
@@ -72,16 +69,16 @@ class Scheduler(Protocol):
         ...
 
 
-def read_preset(name: str) -> str:
+def _read_preset(name: str) -> str:
     """Return the name of a preset as it is spelled now."""
-    return DEFAULT if name == "corrected" else name
+    return _DEFAULT if name == "corrected" else name
 
 
 def _complete_presets(kind: Any) -> None:
     """Add the preset ``default``, which a class may also declare itself, under its old name too."""
-    declared = {read_preset(name): values for name, values in kind.presets.items()}
-    kind.presets = {DEFAULT: {}, **declared}
-    kind.matchings = {read_preset(name): rule for name, rule in kind.matchings.items()}
+    declared = {_read_preset(name): values for name, values in kind.presets.items()}
+    kind.presets = {_DEFAULT: {}, **declared}
+    kind.matchings = {_read_preset(name): rule for name, rule in kind.matchings.items()}
 
 
 registry: Registry[Any] = Registry(
@@ -102,12 +99,12 @@ registry: Registry[Any] = Registry(
 register = registry.register
 
 
-def needed_horizon(horizon: int | None, what: str) -> int:
+def _needed_horizon(horizon: int | None, what: str) -> int:
     """Return the horizon, or say which setting cannot do without it."""
     if horizon is None:
         raise ParameterError(
             f"{what} needs the number of rounds in advance: pass horizon=T, "
-            f"or use the preset {DEFAULT!r}, which does not"
+            f"or use the preset {_DEFAULT!r}, which does not"
         )
     return horizon
 
@@ -152,7 +149,7 @@ def reveal(scheduler: Any, true_means: Any, states: Any) -> None:
     """Show the truth of the coming round, shapes (N,): only oracles look."""
 
 
-def ranks_by_means(state_type: StateType) -> StateType:
+def ranks_by_means(state_type: _StateType) -> _StateType:
     """Let historical means rank the chosen channels, for all clients alike (class decorator)."""
 
     @score.register(state_type)

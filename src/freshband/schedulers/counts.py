@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freshband._jit import kernel
-from freshband.schedulers.base import StateType, means, ranks_by_means, update
+from freshband.schedulers.base import _StateType, means, ranks_by_means, update
 
 __all__ = [
     "Counts",
@@ -127,7 +127,7 @@ def clear_all(counts: Any) -> None:
             counts.ring_outcome[row, j] = -1
 
 
-def learns_means(state_type: StateType) -> StateType:
+def learns_means(state_type: _StateType) -> _StateType:
     """Let a state with a field ``counts`` learn means, and rank by them (class decorator)."""
 
     @means.register(state_type)

@@ -22,7 +22,7 @@ class _CucbState(NamedTuple):
 
     counts: Counts
     values: NDArray[np.float64]  # (N,) the index
-    key: NDArray[np.int64]  # (1,) see `freshband.schedulers.index.KEYS`
+    key: NDArray[np.int64]  # (1,) see `freshband.schedulers.index._KEYS`
     bonus: NDArray[np.float64]  # (1,) c
 
 

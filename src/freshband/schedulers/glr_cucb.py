@@ -11,8 +11,8 @@ from pydantic import Field, field_validator
 from freshband.detectors.glr import Glr
 from freshband.errors import nearest
 from freshband.parameters import Parameters
-from freshband.schedulers.base import Matchings, Presets, needed_horizon, register, registry
-from freshband.schedulers.restarting import RestartingState, restart_on_change
+from freshband.schedulers.base import Matchings, Presets, _needed_horizon, register, registry
+from freshband.schedulers.restarting import _RestartingState, restart_on_change
 
 __all__ = ["GlrCucb"]
 
@@ -112,7 +112,7 @@ class GlrCucb(Parameters):
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> RestartingState:
+    ) -> _RestartingState:
         """Allocate the state."""
         options: dict[str, Any] = {"channel_key": self.channel_key}
         if self.index == "ucb":
@@ -133,6 +133,6 @@ class GlrCucb(Parameters):
             return self.alpha
         if self.alpha == "anytime":
             return 0.05
-        rounds = needed_horizon(horizon, f"glr-cucb with alpha={self.alpha!r}")
+        rounds = _needed_horizon(horizon, f"glr-cucb with alpha={self.alpha!r}")
         scale = 1 if self.alpha == "paper" else n_channels * self.n_segments
         return 0.05 * math.sqrt(scale * math.log(rounds) / rounds)

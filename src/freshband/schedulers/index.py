@@ -14,12 +14,12 @@ from pydantic import Field
 from freshband._jit import kernel, verb
 from freshband.parameters import Parameters
 from freshband.ranking import take_best
-from freshband.schedulers.base import StateType, score, select
+from freshband.schedulers.base import _StateType, score, select
 from freshband.schedulers.counts import learns_means, start_counts
 
-__all__ = ["KEYS", "IndexParameters", "evaluate", "plays_largest_index", "write_key"]
+__all__ = ["IndexParameters", "evaluate", "plays_largest_index", "write_key"]
 
-KEYS = ("mean", "index")  # ranking key of the chosen channels: (31) or (30)
+_KEYS = ("mean", "index")  # ranking key of the chosen channels: (31) or (30)
 
 
 class IndexParameters(Parameters):
@@ -42,7 +42,7 @@ class IndexParameters(Parameters):
         return self.state_type(
             counts=start_counts(n_clients, n_channels, self.mean_window, self.discount),
             values=np.zeros(n_channels),
-            key=np.array([KEYS.index(self.channel_key)], np.int64),
+            key=np.array([_KEYS.index(self.channel_key)], np.int64),
             **self.own_arrays(),
         )
 
@@ -60,7 +60,7 @@ def write_key(index: Any, scores: Any) -> None:
         scores[0, channel] = values[channel]
 
 
-def plays_largest_index(state_type: StateType) -> StateType:
+def plays_largest_index(state_type: _StateType) -> _StateType:
     """Give an index state the verbs of a scheduler (class decorator)."""
     learns_means(state_type)
 

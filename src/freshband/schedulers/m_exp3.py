@@ -23,10 +23,10 @@ from pydantic import Field
 from freshband._jit import cold, kernel
 from freshband.errors import ParameterError
 from freshband.parameters import Parameters
-from freshband.schedulers.base import Matchings, Presets, needed_horizon, register, select, update
+from freshband.schedulers.base import Matchings, Presets, _needed_horizon, register, select, update
 from freshband.schedulers.counts import Counts, absorb, learns_means, start_counts
 from freshband.schedulers.random import draw_subset
-from freshband.states import grown, record, reserve
+from freshband.states import _grown, record, reserve
 
 __all__ = ["MExp3"]
 
@@ -61,9 +61,9 @@ def _reserve(state: _MExp3State, rounds: int) -> _MExp3State:
     more = max(needed, room + room // 2) - room
     slots = np.full(1 << (2 * (room + more)).bit_length(), -1, np.int64)
     state = state._replace(
-        members=grown(state.members, axis=0, more=more),
-        excess=grown(state.excess, axis=0, more=more),
-        tree=grown(state.tree, axis=0, more=more),
+        members=_grown(state.members, axis=0, more=more),
+        excess=_grown(state.excess, axis=0, more=more),
+        tree=_grown(state.tree, axis=0, more=more),
         slots=slots,
     )
     for position in range(int(state.mark[0]["played"])):
@@ -385,7 +385,7 @@ class MExp3(Parameters):
         if self.gamma == "paper":
             return 0.5
         if self.gamma == "auto":
-            rounds = needed_horizon(horizon, "m-exp3 with gamma='auto'")
+            rounds = _needed_horizon(horizon, "m-exp3 with gamma='auto'")
             return min(1.0, math.sqrt(n_arms * math.log(n_arms) / ((math.e - 1.0) * rounds)))
         if self.gamma == "anytime":
             return math.sqrt(n_arms * math.log(n_arms) / (math.e - 1.0))
@@ -393,5 +393,5 @@ class MExp3(Parameters):
 
     def _shared(self, horizon: int | None) -> float:
         if self.share == "auto":
-            return 1.0 / needed_horizon(horizon, "m-exp3 with share='auto'")
+            return 1.0 / _needed_horizon(horizon, "m-exp3 with share='auto'")
         return 1.0 if self.share == "anytime" else float(self.share)

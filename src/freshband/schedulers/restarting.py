@@ -31,14 +31,14 @@ from freshband.schedulers.counts import absorb, clear, clear_all, keep
 from freshband.schedulers.index import evaluate, write_key
 from freshband.states import record
 
-__all__ = ["RestartingState", "restart_on_change"]
+__all__ = ["restart_on_change"]
 
 _RESTARTS = ("global", "local", "localised")
 _GLOBAL, _LOCAL, _LOCALISED = range(3)
 _NEVER = np.iinfo(np.int64).max // 2
 
 
-class RestartingState(NamedTuple):
+class _RestartingState(NamedTuple):
     """An index state and a detector state under one clock."""
 
     index: Any  # state of an index policy
@@ -59,7 +59,7 @@ def restart_on_change(
     falls: bool = False,
     restart: Literal["global", "local", "localised"] = "global",
     random_fill: bool = False,
-) -> RestartingState:
+) -> _RestartingState:
     """Allocate the state of an index policy that restarts when a detector raises an alarm.
 
     All channels are swept every `⌊N/alpha⌋` rounds. ``grows``: alpha grows with the root of the
@@ -71,7 +71,7 @@ def restart_on_change(
             "index must be the state of an index policy, such as that of cucb, kl-ucb or "
             f"thompson, got {type(index).__name__}"
         )
-    return RestartingState(
+    return _RestartingState(
         index=index,
         detector=detector,
         clock=record(tau=0, sweep=0, period=0, episode=1),
@@ -109,8 +109,8 @@ def _forced_channel(scheduler: Any, elapsed: int) -> int:
     return position if position < len(scheduler.deck) else -1
 
 
-@select.register(RestartingState)
-def _select(scheduler: RestartingState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+@select.register(_RestartingState)
+def _select(scheduler: _RestartingState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     elapsed = t - scheduler.clock[0]["tau"]
     evaluate(scheduler.index, elapsed, rng)
     forced = _forced_channel(scheduler, elapsed)
@@ -145,20 +145,20 @@ def _fill_at_random(deck: Any, rng: Any, forced: int, chosen: Any) -> None:
         chosen[j] = deck[j]
 
 
-@score.register(RestartingState)
-def _score(scheduler: RestartingState, t: int, scores: Any) -> None:
+@score.register(_RestartingState)
+def _score(scheduler: _RestartingState, t: int, scores: Any) -> None:
     write_key(scheduler.index, scores)
 
 
-@means.register(RestartingState)
-def _means(scheduler: RestartingState, out: Any) -> None:
+@means.register(_RestartingState)
+def _means(scheduler: _RestartingState, out: Any) -> None:
     for channel in range(len(out)):
         out[channel] = scheduler.index.counts.mean[channel]
 
 
-@update.register(RestartingState)
+@update.register(_RestartingState)
 def _update(
-    scheduler: RestartingState, t: int, assignment: Any, outcome: Any, overridden: Any
+    scheduler: _RestartingState, t: int, assignment: Any, outcome: Any, overridden: Any
 ) -> int:
     absorb(scheduler.index.counts, t, assignment, outcome)
     for j in range(len(assignment)):

@@ -20,7 +20,7 @@ class _ThompsonState(NamedTuple):
 
     counts: Counts
     values: NDArray[np.float64]  # (N,) the draws
-    key: NDArray[np.int64]  # (1,) see `freshband.schedulers.index.KEYS`
+    key: NDArray[np.int64]  # (1,) see `freshband.schedulers.index._KEYS`
 
 
 @evaluate.register(_ThompsonState)

@@ -23,21 +23,21 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from freshband._backends import Backend, ThreadBackend, open_backend
 from freshband._jit import explained
-from freshband.backends import Backend, ThreadBackend, open_backend
-from freshband.channels.base import ChannelModel, build, open_air, registry, same_air
+from freshband._policy import Policy, parse_policy, read_options
+from freshband._rounds import broken_rule, open_desk
+from freshband._seeding import Role, check_seed, generator
+from freshband.channels.base import ChannelModel, _same_air, build, open_air, registry
 from freshband.errors import ParameterError, nearest, shown
 from freshband.parameters import Parameters, whole_number
-from freshband.policy import Policy, parse_policy, read_options
-from freshband.rounds import broken_rule, open_desk
-from freshband.schedulers.aoi_aware import AoIAwareState
+from freshband.schedulers._aoi_aware import AoIAwareState
 from freshband.schedulers.oracle import Oracle
-from freshband.seeding import Role, check_seed, generator
-from freshband.simulation.loop import Tally, open_tally, run_block
-from freshband.simulation.result import Record, collect
+from freshband.simulation._loop import Tally, open_tally, run_block
+from freshband.simulation.result import _collect, _Record
 from freshband.states import reserve
 
-__all__ = ["Plan", "name_policies", "play_run", "progress_bar", "simulate"]
+__all__ = ["simulate"]
 
 _CELLS = 1 << 17  # states drawn at a time: a block and its means stay in the second-level cache
 
@@ -114,8 +114,8 @@ def simulate(
     """
     model = build(channels, read_options("channel_options", channel_options))
     options = read_options("policy_options", policy_options)
-    named = name_policies(policies, options)
-    plan = Plan(
+    named = _name_policies(policies, options)
+    plan = _Plan(
         model=model,
         policies=[parse_policy(text, options.get(name)) for name, text in named.items()],
         clients=_read_clients(clients, model.n_channels),
@@ -128,19 +128,19 @@ def simulate(
     where = open_backend(backend, workers=threads, address=address)
     began = time.perf_counter()
     records = _run_all(plan, where, progress)
-    result = collect(
+    result = _collect(
         [policy.name for policy in plan.policies],
         plan.checkpoints,
         records,
         plan.config(),
         time.perf_counter() - began,
     )
-    same = same_air(plan.model, plan.rounds, plan.seed, range(plan.runs))
+    same = _same_air(plan.model, plan.rounds, plan.seed, range(plan.runs))
     return result.assign_attrs(same_air=1) if same else result
 
 
 @dataclass(frozen=True)
-class Plan:
+class _Plan:
     """A checked request: everything a run needs to know."""
 
     model: ChannelModel
@@ -155,7 +155,7 @@ class Plan:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the event that stops this process."""
         given = (self.model, self.policies, self.clients, self.rounds, self.runs)
-        return Plan, (*given, self.seed, self.points)
+        return _Plan, (*given, self.seed, self.points)
 
     @cached_property
     def checkpoints(self) -> NDArray[np.int64]:
@@ -208,7 +208,7 @@ class Plan:
         }
 
 
-def name_policies(
+def _name_policies(
     policies: Sequence[str | Policy] | str,
     options: Mapping[str, Mapping[str, Any]],
     done: str = "simulated",
@@ -248,7 +248,7 @@ def _selection(policy: Policy) -> str | None:
 class _Player:
     """One policy in one run."""
 
-    def __init__(self, policy: Policy, plan: Plan, run: int, hindsight: NDArray[Any] | None):
+    def __init__(self, policy: Policy, plan: _Plan, run: int, hindsight: NDArray[Any] | None):
         n_channels = plan.model.n_channels
         self.policy = policy
         self.rng = generator(plan.seed, Role.POLICY, run)
@@ -275,7 +275,7 @@ class _Player:
         self.seconds += time.perf_counter() - began
 
 
-def _blocks(plan: Plan) -> Iterator[tuple[int, int]]:
+def _blocks(plan: _Plan) -> Iterator[tuple[int, int]]:
     """Yield (rounds before, rounds in) each block."""
     size = max(64, _CELLS // plan.model.n_channels)
     for t in range(0, plan.rounds, size):
@@ -284,7 +284,7 @@ def _blocks(plan: Plan) -> Iterator[tuple[int, int]]:
         yield t, min(size, plan.rounds - t)
 
 
-def play_run(plan: Plan, run: int, *, yardsticks: bool = True) -> Record:
+def _play_run(plan: _Plan, run: int, *, yardsticks: bool = True) -> _Record:
     """Play all policies of a plan, and the oracles, over the air of one run."""
     oracles = plan.yardsticks if yardsticks else {}
     everybody = [*plan.policies, *oracles.values()]
@@ -301,7 +301,7 @@ def play_run(plan: Plan, run: int, *, yardsticks: bool = True) -> Record:
         for player in players:
             player.play(t, states, means)
     own = players[: len(plan.policies)]
-    return Record(
+    return _Record(
         tallies=[_trim(player.tally) for player in own],
         seconds=[player.seconds for player in own],
         yardsticks={
@@ -317,14 +317,14 @@ def _trim(tally: Tally) -> Tally:
     return tally._replace(alarm=tally.alarm[: tally.mark[0]["alarms"]].copy())
 
 
-def _run_all(plan: Plan, backend: Backend, progress: bool) -> list[Record]:
-    records: list[Record | None] = [None] * plan.runs
-    with progress_bar(progress) as bar:
+def _run_all(plan: _Plan, backend: Backend, progress: bool) -> list[_Record]:
+    records: list[_Record | None] = [None] * plan.runs
+    with _progress_bar(progress) as bar:
         if isinstance(backend, ThreadBackend):
             _compile(plan, bar)
         task = bar.add_task("simulating", total=plan.runs)
         try:
-            play = partial(play_run, plan)
+            play = partial(_play_run, plan)
             for run, record in backend.compute(play, range(plan.runs), plan.stop):
                 records[run] = record
                 bar.advance(task)
@@ -334,7 +334,7 @@ def _run_all(plan: Plan, backend: Backend, progress: bool) -> list[Record]:
     return [record for record in records if record is not None]
 
 
-def _compile(plan: Plan, bar: Progress) -> None:
+def _compile(plan: _Plan, bar: Progress) -> None:
     """Play no rounds with every policy: compiles it, or loads it from the disk cache."""
     nothing = np.zeros((0, plan.model.n_channels))
     everybody = [*plan.policies, *plan.yardsticks.values()]
@@ -345,7 +345,7 @@ def _compile(plan: Plan, bar: Progress) -> None:
     bar.remove_task(task)
 
 
-def progress_bar(wanted: bool) -> Progress:
+def _progress_bar(wanted: bool) -> Progress:
     """Return a progress bar on stderr, which shows nothing where that is not a terminal."""
     console = Console(stderr=True)
     return Progress(

@@ -13,23 +13,15 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from freshband import __version__
+from freshband._plugins import imports_to_keep
+from freshband._policy import has_detector
+from freshband._sealed import load_sealed, save_sealed, versions_of
 from freshband.aoi import growth_exponent, jain_index, match_alarms
 from freshband.errors import ParameterError, shown
-from freshband.plugins import imports_to_keep
-from freshband.policy import has_detector
-from freshband.sealed import load_sealed, save_sealed, versions_of
-from freshband.simulation.loop import Tally
+from freshband.simulation._loop import Tally
 from freshband.statistics import mean_and_error
 
-__all__ = [
-    "Record",
-    "collect",
-    "load_result",
-    "mask_detections",
-    "read_config",
-    "save_result",
-    "summarise",
-]
+__all__ = ["load_result", "save_result", "summarise"]
 
 _OF_DETECTORS = ("alarms", "detected", "missed", "false_alarms", "delay")
 _REGRETS = ("regret", "regret_rotate", "regret_fixed")
@@ -38,7 +30,7 @@ _LIBRARIES = ("numpy", "numba", "xarray")
 
 
 @dataclass(frozen=True)
-class Record:
+class _Record:
     """What one run leaves behind."""
 
     tallies: list[Tally]
@@ -47,10 +39,10 @@ class Record:
     breakpoints: NDArray[np.int64] | None  # true changes; None where nobody knows
 
 
-def collect(
+def _collect(
     names: Sequence[str],
     checkpoints: NDArray[np.int64],
-    records: Sequence[Record],
+    records: Sequence[_Record],
     config: dict[str, Any],
     seconds: float,
 ) -> xr.Dataset:
@@ -104,7 +96,7 @@ def collect(
     )
 
 
-def _detections(names: Sequence[str], records: Sequence[Record]) -> dict[str, NDArray[np.float64]]:
+def _detections(names: Sequence[str], records: Sequence[_Record]) -> dict[str, NDArray[np.float64]]:
     """Compare alarms with true changes; NaN where nobody knows what changed."""
     fields = {"detected": "detected", "missed": "missed", "false_alarms": "false", "delay": "delay"}
     found = {name: np.full((len(names), len(records)), np.nan) for name in fields}
@@ -120,7 +112,7 @@ def _detections(names: Sequence[str], records: Sequence[Record]) -> dict[str, ND
     return found
 
 
-def mask_detections(measures: xr.Dataset, options: Mapping[str, Mapping[str, Any]]) -> xr.Dataset:
+def _mask_detections(measures: xr.Dataset, options: Mapping[str, Mapping[str, Any]]) -> xr.Dataset:
     """Return measures with NaN in place of what a policy without a detector cannot have.
 
     A policy that does not look for changes misses none.
@@ -163,9 +155,9 @@ def summarise(result: xr.Dataset) -> dict[str, Any]:
     >>> sorted(summarise(result)["policies"]["random"]["regret"])
     ['mean', 'se']
     """
-    config = read_config(result)
+    config = _read_config(result)
     measures = [str(name) for name, array in result.items() if array.dims == ("policy", "run")]
-    masked = mask_detections(result, config.get("policy_options", {}))
+    masked = _mask_detections(result, config.get("policy_options", {}))
     policies: dict[str, Any] = {}
     for name in result.policy.values:
         row = masked.sel(policy=name)
@@ -193,11 +185,11 @@ def summarise(result: xr.Dataset) -> dict[str, Any]:
 
 def save_result(result: xr.Dataset, path: str | os.PathLike[str]) -> None:
     """Write a result as NetCDF, completely or not at all."""
-    read_config(result)
+    _read_config(result)
     save_sealed(result, path)
 
 
-def read_config(result: object) -> dict[str, Any]:
+def _read_config(result: object) -> dict[str, Any]:
     """Return the configuration a result was made with, or raise `ParameterError`."""
     if not isinstance(result, xr.Dataset) or result.attrs.get("format") != _FORMAT:
         raise ParameterError(f"result must come from simulate or load_result, got {shown(result)}")

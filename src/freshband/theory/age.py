@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from freshband.errors import ParameterError
-from freshband.theory.inputs import (
+from freshband.theory._inputs import (
     Array,
     Variant,
     at_most,

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from freshband.theory.inputs import Array, Flags
+from freshband.theory._inputs import Array, Flags
 
 __all__ = ["Bound"]
 

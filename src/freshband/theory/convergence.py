@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike
 
 from freshband.aoi import ages_of
 from freshband.errors import ParameterError
-from freshband.theory.bound import Bound
-from freshband.theory.inputs import (
+from freshband.theory._inputs import (
     Array,
     Flags,
     Variant,
@@ -23,6 +22,7 @@ from freshband.theory.inputs import (
     positive_numbers,
     whole_numbers,
 )
+from freshband.theory.bound import Bound
 
 __all__ = ["ConvergenceBound", "convergence_bound"]
 

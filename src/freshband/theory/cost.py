@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from freshband.theory.inputs import Array, positive_numbers, probabilities, whole_numbers
+from freshband.theory._inputs import Array, positive_numbers, probabilities, whole_numbers
 
 __all__ = ["age_cutoff", "ahead_weight", "any_policy_regret", "regret_terms"]
 

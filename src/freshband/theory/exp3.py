@@ -9,9 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
 from freshband.errors import ParameterError
-from freshband.theory.bound import Bound
-from freshband.theory.cost import age_cutoff
-from freshband.theory.inputs import (
+from freshband.theory._inputs import (
     Array,
     Variant,
     is_literal,
@@ -20,6 +18,8 @@ from freshband.theory.inputs import (
     whole_numbers,
     worst_and_best,
 )
+from freshband.theory.bound import Bound
+from freshband.theory.cost import age_cutoff
 
 __all__ = ["m_exp3_bound", "missed_needle_regret", "n_super_arms"]
 

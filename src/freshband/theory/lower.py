@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from freshband.errors import ParameterError
-from freshband.theory.bound import Bound
-from freshband.theory.inputs import (
+from freshband.theory._inputs import (
     Array,
     Variant,
     at_most,
@@ -24,6 +23,7 @@ from freshband.theory.inputs import (
     problem,
     whole_numbers,
 )
+from freshband.theory.bound import Bound
 
 __all__ = ["adversarial_lower_bound", "piecewise_lower_bound", "segments_lower_bound"]
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from freshband.errors import ParameterError
 from freshband.parameters import whole_number
-from freshband.theory.inputs import Array, positive_numbers, probabilities
+from freshband.theory._inputs import Array, positive_numbers, probabilities
 
 __all__ = ["Optimum", "age_sorted", "next_age_sum", "two_client_optimum"]
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from freshband.errors import ParameterError
+from freshband.theory._inputs import Variant, probabilities
 from freshband.theory.bound import Bound
 from freshband.theory.cost import any_policy_regret
 from freshband.theory.exp3 import m_exp3_bound
-from freshband.theory.inputs import Variant, probabilities
 from freshband.theory.lower import (
     adversarial_lower_bound,
     piecewise_lower_bound,

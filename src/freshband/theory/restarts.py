@@ -12,10 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from freshband.errors import ParameterError
-from freshband.theory.age import rotation_age
-from freshband.theory.bound import Bound
-from freshband.theory.cost import age_cutoff
-from freshband.theory.inputs import (
+from freshband.theory._inputs import (
     Array,
     Flags,
     Variant,
@@ -27,6 +24,9 @@ from freshband.theory.inputs import (
     whole_numbers,
     worst_and_best,
 )
+from freshband.theory.age import rotation_age
+from freshband.theory.bound import Bound
+from freshband.theory.cost import age_cutoff
 
 __all__ = ["age_sum_bound", "glr_cucb_bound", "smallest_gap", "wrong_rounds"]
 

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import SerializeAsAny
 
+from freshband._registry import Registry
 from freshband.errors import ParameterError, UnknownNameError, nearest, shown
 from freshband.parameters import Parameters
-from freshband.registry import Registry
 
 if TYPE_CHECKING:  # settings name rules where PyTorch is not installed
     import torch
@@ -35,9 +35,6 @@ __all__ = [
     "Rule",
     "Wrapper",
     "build_algorithm",
-    "misplaced_options",
-    "options_of",
-    "plain_options",
     "read_algorithm",
     "register",
     "registry",
@@ -188,7 +185,7 @@ def _wrappers() -> list[str]:
     return [name for name in registry if issubclass(registry[name], Wrapper)]
 
 
-def options_of(name: str) -> set[str]:
+def _options_of(name: str) -> set[str]:
     """Return the names of a rule's own options."""
     return set(registry[name].model_fields) - {"rule"}
 
@@ -206,19 +203,19 @@ def build_algorithm(
     Average(rule=FedBuff(staleness='polynomial', ..., buffer_size=3, server_lr=1.0), recency=8)
     """
     given = dict(options or {})
-    for why in misplaced_options(algorithm, given).values():
+    for why in _misplaced_options(algorithm, given).values():
         if not stored:
             raise ParameterError(why)
     built: Rule | None = None
     for name in read_algorithm(algorithm):
-        kind, own = registry[name], {key: given[key] for key in options_of(name) & given.keys()}
+        kind, own = registry[name], {key: given[key] for key in _options_of(name) & given.keys()}
         own |= {} if built is None else {"rule": built}
         built = kind.as_stored(own) if stored else kind(**own)
     assert built is not None
     return built
 
 
-def plain_options(algorithm: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def _plain_options(algorithm: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options as JSON can write them, whatever numbers they came as."""
     rule, found = build_algorithm(algorithm, options, stored=True), dict(options)
     while True:
@@ -228,17 +225,17 @@ def plain_options(algorithm: str, options: Mapping[str, Any]) -> dict[str, Any]:
         rule = rule.rule
 
 
-def misplaced_options(algorithm: str, options: Mapping[str, Any]) -> dict[str, str]:
+def _misplaced_options(algorithm: str, options: Mapping[str, Any]) -> dict[str, str]:
     """Return the options that do not belong to an algorithm, with where each belongs."""
     names = read_algorithm(algorithm)
-    known = set().union(*(options_of(name) for name in names))
+    known = set().union(*(_options_of(name) for name in names))
     found = {}
     for key, value in options.items():
         if key in known:
             continue
-        homes = [name for name in registry if key in options_of(name)]
+        homes = [name for name in registry if key in _options_of(name)]
         if not homes:
-            everything = sorted(set().union(*(options_of(name) for name in registry)))
+            everything = sorted(set().union(*(_options_of(name) for name in registry)))
             raise UnknownNameError(
                 f"no algorithm has an option {key!r}; {nearest(key, everything)}"
             )

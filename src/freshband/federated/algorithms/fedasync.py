@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, final
 import numpy as np
 from pydantic import Field
 
+from freshband.federated.algorithms._discounted import Discounted
 from freshband.federated.algorithms.base import Arrivals, Moved, register
-from freshband.federated.algorithms.discounted import Discounted
 
 if TYPE_CHECKING:
     import torch

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, final, get_args
 
 from pydantic import Field
 
+from freshband.federated.algorithms._weighted import WeightedMean
 from freshband.federated.algorithms.base import Arrivals, Moved, Rule, register, registry
-from freshband.federated.algorithms.weighted import WeightedMean
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["WEIGHTINGS", "FedAvg", "Weighting"]
+__all__ = ["FedAvg"]
 
-Weighting = Literal["renorm", "fixed", "mean_one", "uniform", "literal"]
-WEIGHTINGS: tuple[str, ...] = get_args(Weighting)
+_Weighting = Literal["renorm", "fixed", "mean_one", "uniform", "literal"]
+_WEIGHTINGS: tuple[str, ...] = get_args(_Weighting)
 
 
 @final
@@ -47,7 +47,7 @@ class FedAvg(Rule):
     AISTATS 2017.
     """
 
-    weighting: Weighting = "renorm"
+    weighting: _Weighting = "renorm"
     server_lr: Annotated[float, Field(gt=0)] = 1.0
 
     @property

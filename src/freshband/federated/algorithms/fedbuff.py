@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from freshband.federated.algorithms._discounted import Discounted
 from freshband.federated.algorithms.base import Arrivals, Moved, register
-from freshband.federated.algorithms.discounted import Discounted
 
 if TYPE_CHECKING:
     import torch

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import final
 
+from freshband.federated.algorithms._weighted import Flags, Vector, WeightedMean
 from freshband.federated.algorithms.base import register
-from freshband.federated.algorithms.weighted import Flags, Vector, WeightedMean
 
 __all__ = ["Fixed"]
 

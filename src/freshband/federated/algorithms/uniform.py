@@ -6,8 +6,8 @@ from typing import final
 
 import numpy as np
 
+from freshband.federated.algorithms._weighted import Flags, Vector, WeightedMean
 from freshband.federated.algorithms.base import register
-from freshband.federated.algorithms.weighted import Flags, Vector, WeightedMean
 
 __all__ = ["Uniform"]
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from freshband.errors import ParameterError
-from freshband.federated.clients.base import LocalTraining
+from freshband.federated.clients._base import LocalTraining
 from freshband.federated.data.base import Dataset
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def choose_clients(module: nn.Module, dataset: Dataset, settings: Training) -> L
 
     The module is on the CPU, the data set on the device to train on.
     """
-    from freshband.federated.clients.batched import StackedClients, is_dense
-    from freshband.federated.clients.threads import ThreadedClients
+    from freshband.federated.clients._batched import StackedClients, is_dense
+    from freshband.federated.clients._threads import ThreadedClients
 
     device = dataset.train_images.device
     precision = settings.precision

@@ -10,10 +10,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import torch
 
+from freshband._registry import Registry
+from freshband._seeding import Role, check_seed, sequence
 from freshband.errors import ParameterError, shown
 from freshband.parameters import whole_number
-from freshband.registry import Registry
-from freshband.seeding import Role, check_seed, sequence
 
 __all__ = ["DataSource", "Dataset", "load_dataset", "register", "registry"]
 

@@ -12,11 +12,11 @@ import torch
 from pydantic import BeforeValidator
 
 from freshband.errors import FileError
+from freshband.federated._download import Archive, cache_folder, fetch
 from freshband.federated.data.base import Dataset, register
-from freshband.federated.download import Archive, cache_folder, fetch
 from freshband.parameters import Parameters
 
-__all__ = ["CIFAR10", "CIFAR100", "Cifar10", "Cifar100", "FileLayout", "read_folder"]
+__all__ = ["Cifar10", "Cifar100"]
 
 _URL = "https://www.cs.toronto.edu/~kriz"
 _PIXELS = 3 * 32 * 32
@@ -33,7 +33,7 @@ else:
     _Text = Annotated[str, BeforeValidator(_as_text)]
 
 
-class FileLayout(NamedTuple):
+class _FileLayout(NamedTuple):
     """How a data set lies in its files.
 
     A file is a sequence of records: label bytes, then 3,072 pixels, the red, green and blue plane
@@ -59,7 +59,7 @@ class FileLayout(NamedTuple):
         return {name: n * self.record for name, n in {**self.train, **self.test}.items()}
 
 
-CIFAR10 = FileLayout(
+_CIFAR10 = _FileLayout(
     folder="cifar-10-batches-bin",
     train={f"data_batch_{number}.bin": 10_000 for number in range(1, 6)},
     test={"test_batch.bin": 10_000},
@@ -68,7 +68,7 @@ CIFAR10 = FileLayout(
     archive="cifar-10-binary.tar.gz",
     md5="c32a1d4ab5d03f1284b67883e8d87530",
 )
-CIFAR100 = FileLayout(
+_CIFAR100 = _FileLayout(
     folder="cifar-100-binary",
     train={"train.bin": 50_000},
     test={"test.bin": 10_000},
@@ -112,7 +112,7 @@ class Cifar10(Parameters):
         """Read the set; see `DataSource.load`."""
         return _load(
             "cifar10",
-            CIFAR10,
+            _CIFAR10,
             self.data_dir,
             mean=(125.307, 122.950, 113.865),
             std=(62.993, 62.089, 66.705),
@@ -148,7 +148,7 @@ class Cifar100(Parameters):
         """Read the set; see `DataSource.load`."""
         return _load(
             "cifar100",
-            CIFAR100,
+            _CIFAR100,
             self.data_dir,
             mean=(129.304, 124.070, 112.434),
             std=(68.170, 65.392, 70.418),
@@ -157,13 +157,13 @@ class Cifar100(Parameters):
 
 
 def _load(
-    name: str, layout: FileLayout, data_dir: str | os.PathLike[str] | None, **about: Any
+    name: str, layout: _FileLayout, data_dir: str | os.PathLike[str] | None, **about: Any
 ) -> Dataset:
-    parts = read_folder(_folder(layout, data_dir), layout)
+    parts = _read_folder(_folder(layout, data_dir), layout)
     return Dataset(name, *parts, n_classes=layout.n_classes, **about)
 
 
-def _folder(layout: FileLayout, data_dir: str | os.PathLike[str] | None) -> Path:
+def _folder(layout: _FileLayout, data_dir: str | os.PathLike[str] | None) -> Path:
     """Return where the files are: the user's folder, the one inside it, or the cache."""
     if data_dir is None:
         url, md5 = f"{_URL}/{layout.archive}", f"md5:{layout.md5}"
@@ -178,8 +178,8 @@ def _folder(layout: FileLayout, data_dir: str | os.PathLike[str] | None) -> Path
     return inside if inside.is_dir() else given
 
 
-def read_folder(
-    folder: Path, layout: FileLayout
+def _read_folder(
+    folder: Path, layout: _FileLayout
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return training images and labels, then test images and labels.
 
@@ -191,7 +191,7 @@ def read_folder(
     return *_read_part(folder, layout, layout.train), *_read_part(folder, layout, layout.test)
 
 
-def _check_size(path: Path, size: int, layout: FileLayout) -> None:
+def _check_size(path: Path, size: int, layout: _FileLayout) -> None:
     wanted = f"{size:,} bytes ({size // layout.record:,} images of {layout.record:,} bytes)"
     if not path.is_file():
         hint = ""
@@ -204,7 +204,7 @@ def _check_size(path: Path, size: int, layout: FileLayout) -> None:
 
 
 def _read_part(
-    folder: Path, layout: FileLayout, files: dict[str, int]
+    folder: Path, layout: _FileLayout, files: dict[str, int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     records = [_read_records(folder / name, n, layout) for name, n in files.items()]
     images = np.concatenate([each[:, layout.label_bytes :] for each in records])
@@ -215,7 +215,7 @@ def _read_part(
     )
 
 
-def _read_records(path: Path, n: int, layout: FileLayout) -> npt.NDArray[np.uint8]:
+def _read_records(path: Path, n: int, layout: _FileLayout) -> npt.NDArray[np.uint8]:
     try:
         records = np.fromfile(path, np.uint8).reshape(n, layout.record)
     except (OSError, ValueError) as error:

@@ -14,21 +14,21 @@ import numpy as np
 import torch
 from torch import nn
 
+from freshband._registry import Registry
+from freshband._seeding import Role, check_seed, sequence
 from freshband.errors import ParameterError, shown
 from freshband.parameters import whole_number
-from freshband.registry import Registry
-from freshband.seeding import Role, check_seed, sequence
 
-__all__ = ["ModelSpec", "build_model", "initialise", "register", "registry", "room_to_pool"]
+__all__ = ["ModelSpec", "build_model", "register", "registry"]
 
-Shape: TypeAlias = tuple[int, int, int]
+_Shape: TypeAlias = tuple[int, int, int]
 
 
 @runtime_checkable
 class ModelSpec(Protocol):
     """A recipe: a frozen `freshband.parameters.Parameters` that builds modules."""
 
-    def build(self, shape: Shape, n_classes: int) -> nn.Module:
+    def build(self, shape: _Shape, n_classes: int) -> nn.Module:
         """Return a new module from (batch, *shape) to (batch, n_classes) unnormalised scores.
 
         It draws weights from torch's default generator, which `build_model` seeds.
@@ -95,7 +95,7 @@ def build_model(
         return found.build(images, n_classes)
 
 
-def initialise(module: nn.Module) -> nn.Module:
+def _initialise(module: nn.Module) -> nn.Module:
     """Give convolutions and dense layers He's weights, drawn in order, and zero biases.
 
     Uniform weights in `±√(6 / fan_in)` keep the signal's variance from one ReLU to the next;
@@ -111,7 +111,7 @@ def initialise(module: nn.Module) -> nn.Module:
     return module
 
 
-def room_to_pool(name: str, shape: Shape, times: int) -> tuple[int, int]:
+def _room_to_pool(name: str, shape: _Shape, times: int) -> tuple[int, int]:
     """Return height and width after halving ``times`` times, or raise `ParameterError`."""
     least = 2**times
     if min(shape[1:]) < least:
@@ -121,7 +121,7 @@ def room_to_pool(name: str, shape: Shape, times: int) -> tuple[int, int]:
     return shape[1] // least, shape[2] // least
 
 
-def _check_shape(shape: tuple[int, ...]) -> Shape:
+def _check_shape(shape: tuple[int, ...]) -> _Shape:
     sizes = tuple(shape) if isinstance(shape, Iterable) else ()
     if len(sizes) != 3:
         raise ParameterError(
@@ -131,7 +131,7 @@ def _check_shape(shape: tuple[int, ...]) -> Shape:
     return channels, height, width
 
 
-def _check_module(module: nn.Module, shape: Shape, n_classes: int) -> None:
+def _check_module(module: nn.Module, shape: _Shape, n_classes: int) -> None:
     """Try a copy of a user's module on two blank images."""
     weights = next(module.parameters(), None)
     if weights is None:

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from freshband.errors import ParameterError
-from freshband.federated.models.base import Shape, initialise, register, room_to_pool
+from freshband.federated.models.base import _initialise, _room_to_pool, _Shape, register
 from freshband.parameters import Parameters
 
 __all__ = ["Cnn8"]
@@ -53,9 +53,9 @@ class Cnn8(Parameters):
             raise ParameterError(f"widths must be three whole numbers >= 1, got {self.widths}")
         return self
 
-    def build(self, shape: Shape, n_classes: int) -> nn.Module:
+    def build(self, shape: _Shape, n_classes: int) -> nn.Module:
         """Build the module; see `ModelSpec.build`."""
-        height, width = room_to_pool("cnn8", shape, 3)
+        height, width = _room_to_pool("cnn8", shape, 3)
         layers: list[nn.Module] = []
         inputs = shape[0]
         for outputs in self.widths:
@@ -73,4 +73,4 @@ class Cnn8(Parameters):
             nn.ReLU(inplace=True),
             nn.Linear(self.hidden, n_classes),
         ]
-        return initialise(nn.Sequential(*layers))
+        return _initialise(nn.Sequential(*layers))

@@ -9,7 +9,7 @@ from typing import Annotated, final
 from pydantic import Field
 from torch import nn
 
-from freshband.federated.models.base import Shape, initialise, register
+from freshband.federated.models.base import _initialise, _Shape, register
 from freshband.parameters import Parameters
 
 __all__ = ["Mlp"]
@@ -35,9 +35,9 @@ class Mlp(Parameters):
 
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64,)
 
-    def build(self, shape: Shape, n_classes: int) -> nn.Module:
+    def build(self, shape: _Shape, n_classes: int) -> nn.Module:
         """Build the module; see `ModelSpec.build`."""
         layers: list[nn.Module] = [nn.Flatten()]
         for inputs, outputs in pairwise((math.prod(shape), *self.hidden, n_classes)):
             layers += [nn.Linear(inputs, outputs), nn.ReLU()]
-        return initialise(nn.Sequential(*layers[:-1]))  # scores go through no ReLU
+        return _initialise(nn.Sequential(*layers[:-1]))  # scores go through no ReLU

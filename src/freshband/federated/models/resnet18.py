@@ -10,10 +10,10 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from freshband.errors import ParameterError
-from freshband.federated.models.base import Shape, initialise, register, room_to_pool
+from freshband.federated.models.base import _initialise, _room_to_pool, _Shape, register
 from freshband.parameters import Parameters
 
-__all__ = ["BasicBlock", "ResNet18"]
+__all__ = ["ResNet18"]
 
 
 @final
@@ -63,9 +63,9 @@ class ResNet18(Parameters):
             raise ParameterError(f"groups must divide width = {self.width}, got {self.groups}")
         return self
 
-    def build(self, shape: Shape, n_classes: int) -> nn.Module:
+    def build(self, shape: _Shape, n_classes: int) -> nn.Module:
         """Build the module; see `ModelSpec.build`."""
-        room_to_pool("resnet18", shape, 3)
+        _room_to_pool("resnet18", shape, 3)
         layers: list[nn.Module] = [
             nn.Conv2d(shape[0], self.width, 3, padding=1, bias=False),
             self._norm(self.width),
@@ -75,10 +75,10 @@ class ResNet18(Parameters):
         for stage in range(4):
             outputs = self.width * 2**stage
             for stride in (1 if stage == 0 else 2, 1):
-                layers.append(BasicBlock(inputs, outputs, stride, self._norm))
+                layers.append(_BasicBlock(inputs, outputs, stride, self._norm))
                 inputs = outputs
         layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, n_classes)]
-        return initialise(nn.Sequential(*layers))
+        return _initialise(nn.Sequential(*layers))
 
     def _norm(self, channels: int) -> nn.Module:
         if self.norm == "batch":
@@ -87,7 +87,7 @@ class ResNet18(Parameters):
 
 
 @final
-class BasicBlock(nn.Module):
+class _BasicBlock(nn.Module):
     """Two 3×3 convolutions and a shortcut around them: `ReLU(body(x) + shortcut(x))`.
 
     The shortcut is a strided 1×1 convolution where the shape changes, and the identity elsewhere.

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from freshband.errors import ParameterError
-from freshband.federated.models.base import Shape, initialise, register, room_to_pool
+from freshband.federated.models.base import _initialise, _room_to_pool, _Shape, register
 from freshband.parameters import Parameters
 
 __all__ = ["SmallCnn"]
@@ -40,9 +40,9 @@ class SmallCnn(Parameters):
             raise ParameterError(f"widths must be two whole numbers >= 1, got {self.widths}")
         return self
 
-    def build(self, shape: Shape, n_classes: int) -> nn.Module:
+    def build(self, shape: _Shape, n_classes: int) -> nn.Module:
         """Build the module; see `ModelSpec.build`."""
-        height, width = room_to_pool("small-cnn", shape, 1)
+        height, width = _room_to_pool("small-cnn", shape, 1)
         first, second = self.widths
         module = nn.Sequential(
             nn.Conv2d(shape[0], first, 3, padding=1),
@@ -53,4 +53,4 @@ class SmallCnn(Parameters):
             nn.Flatten(),
             nn.Linear(second * height * width, n_classes),
         )
-        return initialise(module)
+        return _initialise(module)

@@ -14,14 +14,14 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from freshband._registry import Registry
+from freshband._seeding import Role, check_seed, sequence
 from freshband.errors import ParameterError, shown
 from freshband.parameters import whole_number
-from freshband.registry import Registry
-from freshband.seeding import Role, check_seed, sequence
 
 __all__ = ["Partition", "Scheme", "register", "registry", "split_samples"]
 
-Indices: TypeAlias = npt.NDArray[np.int64]
+_Indices: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,8 +46,8 @@ class Partition:
     freshband.errors.ParameterError: samples must be held once, got sample 1 2 times
     """
 
-    train: tuple[Indices, ...]
-    val: tuple[Indices, ...]
+    train: tuple[_Indices, ...]
+    val: tuple[_Indices, ...]
 
     def __post_init__(self) -> None:
         for name in ("train", "val"):
@@ -78,15 +78,15 @@ class Partition:
         return len(self.train)
 
     @property
-    def sizes(self) -> Indices:
+    def sizes(self) -> _Indices:
         """Training samples of each client, shape (n_clients,): what ``size`` weights go by."""
         return np.array([len(held) for held in self.train], np.int64)
 
-    def held(self, client: int) -> Indices:
+    def held(self, client: int) -> _Indices:
         """Return all samples of a client, for training and validation, ascending."""
         return np.sort(np.concatenate([self.train[client], self.val[client]]))
 
-    def counts(self, labels: npt.ArrayLike, n_classes: int | None = None) -> Indices:
+    def counts(self, labels: npt.ArrayLike, n_classes: int | None = None) -> _Indices:
         """Return how many samples of each class a client holds, shape (n_clients, n_classes).
 
         ``labels`` are those of the training set; ``n_classes`` is the largest plus one by default.
@@ -106,7 +106,7 @@ class Partition:
 class Scheme(Protocol):
     """A split: a frozen `freshband.parameters.Parameters` that deals samples to clients."""
 
-    def split(self, labels: Indices, n_clients: int, rng: np.random.Generator) -> list[Indices]:
+    def split(self, labels: _Indices, n_clients: int, rng: np.random.Generator) -> list[_Indices]:
         """Return the samples of each client: every one of 0 … len(labels) − 1 exactly once.
 
         Labels are >= 0, and ``n_clients`` is at most their number.
@@ -176,7 +176,9 @@ def split_samples(
     return Partition(*zip(*pairs, strict=True))
 
 
-def _set_aside(held: Indices, fraction: float, rng: np.random.Generator) -> tuple[Indices, Indices]:
+def _set_aside(
+    held: _Indices, fraction: float, rng: np.random.Generator
+) -> tuple[_Indices, _Indices]:
     """Cut a client's samples into training and validation."""
     n_val = min(max(round(fraction * len(held)), 1), len(held) - 1) if fraction else 0
     back = np.zeros(len(held), np.bool_)
@@ -184,7 +186,7 @@ def _set_aside(held: Indices, fraction: float, rng: np.random.Generator) -> tupl
     return held[~back], held[back]
 
 
-def _check_dealt(name: str, dealt: Sequence[Indices], n_clients: int, n: int, need: int) -> None:
+def _check_dealt(name: str, dealt: Sequence[_Indices], n_clients: int, n: int, need: int) -> None:
     """Check that a split, perhaps a user's own, keeps its contract."""
     if len(dealt) != n_clients:
         raise ParameterError(f"{name} must deal to {n_clients} clients, got {len(dealt)}")
@@ -195,7 +197,7 @@ def _check_dealt(name: str, dealt: Sequence[Indices], n_clients: int, n: int, ne
         raise ParameterError(f"{name} must deal each of the {n} samples exactly once")
 
 
-def _labels(value: npt.ArrayLike) -> Indices:
+def _labels(value: npt.ArrayLike) -> _Indices:
     labels = _row(value)
     if labels is None or not len(labels):
         raise ParameterError(
@@ -206,7 +208,7 @@ def _labels(value: npt.ArrayLike) -> Indices:
     return labels
 
 
-def _indices(name: str, value: npt.ArrayLike) -> Indices:
+def _indices(name: str, value: npt.ArrayLike) -> _Indices:
     indices = _row(value)
     if indices is None:
         raise ParameterError(
@@ -215,7 +217,7 @@ def _indices(name: str, value: npt.ArrayLike) -> Indices:
     return np.sort(indices)
 
 
-def _row(value: npt.ArrayLike) -> Indices | None:
+def _row(value: npt.ArrayLike) -> _Indices | None:
     """Return a list of whole numbers as a new array, or None if it is anything else."""
     try:
         array = np.asarray(value)

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from freshband.errors import ParameterError
-from freshband.federated.partition.base import Indices, register
+from freshband.federated.partition.base import _Indices, register
 from freshband.parameters import Parameters
 
 __all__ = ["Dirichlet"]
@@ -61,7 +61,7 @@ class Dirichlet(Parameters):
     alpha: Annotated[float, Field(ge=1e-6, le=1e6)] = 0.5
     min_samples: Annotated[int, Field(ge=1)] = 10
 
-    def split(self, labels: Indices, n_clients: int, rng: np.random.Generator) -> list[Indices]:
+    def split(self, labels: _Indices, n_clients: int, rng: np.random.Generator) -> list[_Indices]:
         """Deal the samples; see `Scheme.split`."""
         if n_clients * self.min_samples > len(labels):
             raise ParameterError(
@@ -70,7 +70,7 @@ class Dirichlet(Parameters):
             )
         classes, sizes = np.unique(labels, return_counts=True)
         counts = self._counts(sizes, n_clients, rng)
-        dealt: list[list[Indices]] = [[] for _ in range(n_clients)]
+        dealt: list[list[_Indices]] = [[] for _ in range(n_clients)]
         for column, label in enumerate(classes):
             samples = rng.permutation(np.flatnonzero(labels == label))
             pieces = np.split(samples, np.cumsum(counts[:-1, column]))
@@ -78,7 +78,7 @@ class Dirichlet(Parameters):
                 dealt[client].append(piece)
         return [np.concatenate(pieces) for pieces in dealt]
 
-    def _counts(self, sizes: Indices, n_clients: int, rng: np.random.Generator) -> Indices:
+    def _counts(self, sizes: _Indices, n_clients: int, rng: np.random.Generator) -> _Indices:
         """Draw how many samples of each class a client gets, shape (n_clients, classes)."""
         best, fewest_missing = np.empty(0, np.int64), np.inf
         for _ in range(_DRAWS):
@@ -95,7 +95,7 @@ class Dirichlet(Parameters):
         return best
 
 
-def _repair(counts: Indices, min_samples: int) -> None:
+def _repair(counts: _Indices, min_samples: int) -> None:
     """Move samples, in place, from the largest clients to those with too few."""
     sizes = counts.sum(axis=1)
     while sizes.min() < min_samples:

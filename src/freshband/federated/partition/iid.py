@@ -6,7 +6,7 @@ from typing import final
 
 import numpy as np
 
-from freshband.federated.partition.base import Indices, register
+from freshband.federated.partition.base import _Indices, register
 from freshband.parameters import Parameters
 
 __all__ = ["Iid"]
@@ -26,6 +26,6 @@ class Iid(Parameters):
     array([6, 5])
     """
 
-    def split(self, labels: Indices, n_clients: int, rng: np.random.Generator) -> list[Indices]:
+    def split(self, labels: _Indices, n_clients: int, rng: np.random.Generator) -> list[_Indices]:
         """Deal the samples; see `Scheme.split`."""
         return np.array_split(rng.permutation(len(labels)), n_clients)

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from freshband.errors import ParameterError
-from freshband.federated.partition.base import Indices, register
+from freshband.federated.partition.base import _Indices, register
 from freshband.parameters import Parameters
 
 __all__ = ["Shards"]
@@ -46,7 +46,7 @@ class Shards(Parameters):
 
     shards_per_client: Annotated[int, Field(ge=1)] = 2
 
-    def split(self, labels: Indices, n_clients: int, rng: np.random.Generator) -> list[Indices]:
+    def split(self, labels: _Indices, n_clients: int, rng: np.random.Generator) -> list[_Indices]:
         """Deal the samples; see `Scheme.split`."""
         n_shards = n_clients * self.shards_per_client
         if n_shards > len(labels):

@@ -5,11 +5,10 @@ do. So all steps of many clients are recorded as one CUDA graph, which takes no 
 one of two ways:
 
 ``kernels``
-    Modules of supported layers (`freshband.federated.clients.gpu.stacking`): one launch of a
+    Modules of supported layers (`freshband.federated.clients.gpu._stacking`): one launch of a
     hand-written kernel computes a layer of all clients.
 ``mapped``
-    Any other module (`freshband.federated.clients.gpu.mapped`): `torch.func.vmap` over the clients,
-    compiled by `torch.compile`.
+    Any other module (`_mapped`): `torch.func.vmap` over the clients, compiled by `torch.compile`.
 """
 
 from __future__ import annotations
@@ -29,29 +28,29 @@ import torch
 from torch import nn
 
 from freshband.errors import ParameterError
-from freshband.federated.clients.base import (
+from freshband.federated.clients._base import (
     ExamResult,
     Indices,
     ParameterLayout,
     TrainingJob,
     Trial,
 )
-from freshband.federated.clients.gpu.layers import Arena
-from freshband.federated.clients.gpu.mapped import MappedModel
-from freshband.federated.clients.gpu.stacking import Stack, UnsupportedModuleError, stack
+from freshband.federated.clients.gpu._layers import Arena
+from freshband.federated.clients.gpu._mapped import MappedModel
+from freshband.federated.clients.gpu._stacking import Stack, UnsupportedModuleError, stack
 from freshband.federated.data.base import Dataset
 
-__all__ = ["GraphedClients", "Precision", "Way"]
+__all__ = ["GraphedClients"]
 
-Precision = Literal["float32", "tf32", "bf16"]
-Way = Literal["kernels", "mapped"]
+_Precision = Literal["float32", "tf32", "bf16"]
+_Way = Literal["kernels", "mapped"]
 
 _log = logging.getLogger(__name__)
 
 _TRIAL = 256  # most samples of a trial that are scored at once
 _EXAM = 1000  # and of the test set
 _STEP = 4  # graphs of kernels have room for a multiple of this number of clients
-_TOGETHER: dict[Way, int] = {"kernels": 40, "mapped": 4}
+_TOGETHER: dict[_Way, int] = {"kernels": 40, "mapped": 4}
 
 
 @final
@@ -77,9 +76,9 @@ class GraphedClients:
         self,
         module: nn.Module,
         dataset: Dataset,
-        precision: Precision = "tf32",
+        precision: _Precision = "tf32",
         *,
-        way: Way | None = None,
+        way: _Way | None = None,
         together: int | None = None,
     ) -> None:
         device = dataset.train_images.device
@@ -105,7 +104,7 @@ class GraphedClients:
                         f"way must be 'mapped' for {name} in {precision}: {why}"
                     ) from None
                 _log.info("%s is compiled, for the kernels cannot train it: %s", name, why)
-        self.way: Way = "mapped" if model is None else "kernels"
+        self.way: _Way = "mapped" if model is None else "kernels"
         self._together = together or _TOGETHER[self.way]
         if model is None:
             model = MappedModel(module, self.layout, dataset, dtype, self._together)
@@ -251,7 +250,7 @@ class _Plan:
 
 
 def _stack(
-    module: nn.Module, layout: ParameterLayout, dataset: Dataset, precision: Precision
+    module: nn.Module, layout: ParameterLayout, dataset: Dataset, precision: _Precision
 ) -> Stack:
     if precision == "float32":
         raise UnsupportedModuleError("the kernels multiply in tf32 or bf16")
@@ -273,16 +272,16 @@ def _send(numbers: npt.NDArray[np.int64], device: torch.device) -> torch.Tensor:
     return torch.from_numpy(numbers).pin_memory().to(device, non_blocking=True)
 
 
-Some = TypeVar("Some", list[TrainingJob], list[tuple[torch.Tensor, Indices]], Indices)
+_Some = TypeVar("_Some", list[TrainingJob], list[tuple[torch.Tensor, Indices]], Indices)
 
 
-def _cut(work: Some, size: int) -> Iterator[Some]:
+def _cut(work: _Some, size: int) -> Iterator[_Some]:
     for at in range(0, len(work), size):
         yield work[at : at + size]
 
 
 @contextmanager
-def _multiplying(precision: Precision) -> Iterator[None]:
+def _multiplying(precision: _Precision) -> Iterator[None]:
     """Set torch's precision of products, and algorithms that repeat, while a graph is recorded."""
     cudnn: Any = torch.backends.cudnn
     matmul: Any = torch.backends.cuda.matmul

@@ -1,0 +1,128 @@
+"""The one place that writes files: each is complete or not there, and durable.
+
+A file is written beside its target under a random name, synced to the disk, and put in place in one
+step. So a killed process, a full disk or a power cut leaves the old file or the new one, and
+several threads and processes may write the same file at once: the last one wins.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from freshband.errors import FileError, reason
+from freshband.parameters import file_path
+
+_SCRATCH: Final = ".freshband-"  # then 16 random digits and the name, whose ending names a format
+
+
+def check_writable(path: str | os.PathLike[str]) -> Path:
+    """Return the path if a file can be written there, or raise `FileError` before work begins."""
+    target = file_path("path", path)
+    folder = _nearest_folder(target)
+    if not os.access(folder, os.W_OK):
+        raise FileError(f"cannot write {target}: {folder} is not a writable folder")
+    return target
+
+
+def _nearest_folder(target: Path) -> Path:
+    """Return the folder a file would be written to, or the nearest one above that exists."""
+    try:
+        is_folder, folder = target.is_dir(), target.parent
+        while not folder.exists():
+            folder = folder.parent
+    except OSError as error:
+        raise FileError(f"cannot write {target}: {reason(error)}") from None
+    if is_folder:
+        raise FileError(f"cannot write {target}: it is a folder")
+    if not folder.is_dir():
+        raise FileError(f"cannot write {target}: {folder} is not a writable folder")
+    return folder
+
+
+def check_appendable(path: str | os.PathLike[str]) -> Path:
+    """Return the path after opening the file for appending, or raise `FileError`."""
+    target = file_path("path", path)
+    try:
+        with target.open("a", encoding="utf-8"):
+            return target
+    except OSError as error:
+        raise FileError(f"cannot write {target}: {reason(error)}") from None
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Lend an empty scratch file that replaces ``path`` in one step, or vanishes on failure.
+
+    Missing folders are made. The scratch file has the same ending, which may name a format. A file
+    that is replaced keeps its mode, and a symbolic link keeps pointing where it did. Raises
+    `FileError` if the file cannot be written; what was there before stays.
+    """
+    target = file_path("path", path)
+    _nearest_folder(target)
+    scratch: Path | None = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        place = target.resolve()
+        scratch = _open_scratch(place)
+        yield scratch
+        with suppress(FileNotFoundError):
+            scratch.chmod(stat.S_IMODE(place.stat().st_mode))
+        _sync(scratch)
+        scratch.replace(place)
+        with suppress(OSError):  # not every system can bring a folder to the disk
+            _sync(place.parent)
+    except OSError as error:
+        raise FileError(f"cannot write {target}: {reason(error)}") from None
+    finally:
+        if scratch is not None:
+            with suppress(OSError):
+                scratch.unlink()
+
+
+def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file completely or not at all, synced to the disk; raises `FileError`."""
+    with replacing(path) as scratch:
+        scratch.write_bytes(data)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and check that files can be written into it, or raise `FileError`."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _open_scratch(folder / "trial").unlink()
+    except OSError as error:
+        raise FileError(f"cannot write into {folder}: {reason(error)}") from None
+
+
+def sweep(folder: Path, *older: str) -> None:
+    """Remove half-written files of killed processes from a folder that nobody else writes to.
+
+    ``older`` are patterns of the names that the first version gave such files.
+    """
+    for pattern in (f"{_SCRATCH}*", *older):
+        for path in folder.glob(pattern):
+            with suppress(OSError):
+                path.unlink()
+
+
+def _open_scratch(place: Path) -> Path:
+    """Make a new scratch file; a link that somebody put there is not followed."""
+    most = 255 - len(_SCRATCH) - 17  # file names are limited in bytes
+    ending = os.fsdecode(os.fsencode(place.name)[-most:])
+    scratch = place.with_name(f"{_SCRATCH}{secrets.token_hex(8)}.{ending}")
+    os.close(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+    return scratch
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

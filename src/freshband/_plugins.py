@@ -1,0 +1,83 @@
+"""Files of the user's own: imported by path, and listed, so that other processes import them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shlex
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from freshband.errors import FileError, FreshbandError, ParameterError, UnknownNameError
+
+_imported: list[Path] = []
+
+
+def imported_files() -> tuple[Path, ...]:
+    """Return the files imported so far, absolute, in order."""
+    return tuple(_imported)
+
+
+def imports_to_keep() -> dict[str, str]:
+    """Return what a saved result says of the files imported so far; empty if there are none."""
+    return {"imported": json.dumps([str(path) for path in _imported])} if _imported else {}
+
+
+@contextmanager
+def made_with(source: object, kept: Mapping[str, Any]) -> Iterator[None]:
+    """Let the error about an unknown name list the files that were imported for ``source``.
+
+    ``kept`` is what was saved with it; ``source`` is None if nothing was saved.
+    """
+    try:
+        yield
+    except ParameterError as error:  # from a model's field: pydantic loses its class, not its text
+        files = kept.get("imported", [])  # in a result's attributes as JSON
+        files = json.loads(files) if isinstance(files, str) else files
+        missing = [name for name in files if Path(name) not in _imported]
+        if source is None or not str(error).startswith("unknown "):
+            raise
+        if not missing:
+            raise UnknownNameError(
+                f"{error} (a name of your own in {source} needs its file again: --import FILE.py)"
+            ) from None
+        told = " ".join(f"--import {shlex.quote(name)}" for name in missing)
+        raise UnknownNameError(
+            f"{source} was made with 'freshband {told}': give that again ({error})"
+        ) from None
+
+
+def import_file(path: Path) -> None:
+    """Import a file of the user's from any folder, once; raises `FileError` where that fails."""
+    name, whole = path.stem, path.resolve()
+    if whole in _imported:
+        return
+    if not path.is_file():
+        raise FileError(f"cannot import {path}: no such file")
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not name.isidentifier():
+        raise FileError(f"cannot import {path}: not a Python file with the name of a module")
+    taken = sys.modules[name].__spec__ if name in sys.modules else importlib.util.find_spec(name)
+    if taken is not None and Path(taken.origin or "").resolve() != whole:
+        raise FileError(f"cannot import {path}: there is a module {name!r} already, rename it")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # compiled states are looked up by their module's name
+    try:
+        spec.loader.exec_module(module)
+    except FreshbandError:
+        raise
+    except Exception as error:
+        del sys.modules[name]
+        if isinstance(error, SyntaxError):
+            where, line, text = error.filename, error.lineno, error.msg
+        else:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            where, line, text = last.filename, last.lineno, str(error)
+        raise FileError(
+            f"cannot import {path}: {type(error).__name__} in {where}, line {line}: {text}"
+        ) from None
+    _imported.append(whole)

@@ -1,0 +1,144 @@
+"""Policies by name: ``scheduler[:preset][+token...]``.
+
+Tokens are matchings (``age``, ``rotate`` …), ``aa`` and ``aa-sum``. Examples: ``glr-cucb:paper``,
+``m-exp3+rotate``, ``glr-cucb+aa``, ``oracle:csi+age``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from freshband.detectors.base import push
+from freshband.errors import FreshbandError, ParameterError, UnknownNameError, nearest, shown
+from freshband.matching import base as matchings
+from freshband.ranking import CLIENTS
+from freshband.schedulers import _aoi_aware
+from freshband.schedulers import base as schedulers
+from freshband.schedulers.base import means
+from freshband.states import _check_state, _nested
+
+_AWARE = {"aa": "per_client", "aa-sum": "sum"}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A scheduler, an optional AoI-aware rule and a matching."""
+
+    name: str  # as written, such as "glr-cucb:paper+aa"
+    scheduler: schedulers.Scheduler
+    matching: matchings.Matching
+    matching_name: str
+    aware: str | None = None  # "per_client", "sum" or None
+    options: dict[str, Any] = field(default_factory=dict)  # what is set beyond the preset
+
+    @property
+    def needs_contributions(self) -> bool:
+        """Whether the matching needs contributions from training."""
+        return self.matching.needs_contributions
+
+    @property
+    def has_detector(self) -> bool:
+        """Whether the scheduler's state holds a detector's."""
+        state = self.scheduler.start(1, 2, np.random.default_rng(0), 1000)
+        return any(push.knows(type(part)) for part in _nested(state))
+
+    def start(
+        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
+    ) -> tuple[Any, Any]:
+        """Allocate the scheduler's state and the matching's."""
+        state = self.scheduler.start(n_clients, n_channels, rng, horizon)
+        _check_state(f"policy {self.name!r}", state)
+        if self.aware is not None:
+            if not means.knows(type(state)):
+                raise ParameterError(
+                    f"policy {self.name!r} is AoI-aware by its scheduler's means, but "
+                    f"{type(state).__name__} registers no version of 'means': leave out +aa"
+                )
+            state = _aoi_aware.wrap(state, self.aware, n_clients, n_channels)
+        pairing = self.matching.start(n_clients, lot=int(rng.random() * CLIENTS))
+        _check_state(f"matching {self.matching_name!r}", pairing)
+        return state, pairing
+
+
+def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -> Policy:
+    """Build a policy from its name and hyper-parameters.
+
+    Examples
+    --------
+    >>> policy = parse_policy("glr-cucb:paper+aa", {"delta": 0.01})
+    >>> policy.matching_name, policy.aware, policy.scheduler.delta
+    ('rotate', 'per_client', 0.01)
+    """
+    given = read_options("options", options)
+    if isinstance(text, Policy):
+        if given:
+            raise ParameterError(
+                f"options go with the name of a policy, got {sorted(given)} next to a ready "
+                f"{text.name!r}"
+            )
+        return text
+    if not isinstance(text, str) or not text.strip():
+        raise ParameterError(f"policy must be text like 'glr-cucb:paper+aa', got {shown(text)}")
+    head, *tokens = text.strip().split("+")
+    name, colon, preset = head.partition(":")
+    kind = schedulers.registry[name]
+    preset = schedulers._read_preset(preset) if colon else schedulers._DEFAULT
+    if preset not in kind.presets:
+        raise UnknownNameError(f"{name} has no preset {preset!r}; {nearest(preset, kind.presets)}")
+    matching, aware = _read_tokens(text, tokens)
+    matching = matching or kind.matchings.get(preset, "age")
+    rule = matchings.registry[matching]
+    to_rule = {key: value for key, value in given.items() if key in rule.model_fields}
+    to_scheduler = {key: value for key, value in given.items() if key not in to_rule}
+    scheduler = kind(**{**kind.presets[preset], **to_scheduler})
+    pairing = rule(**to_rule)
+    if aware is not None and (why := scheduler.refuses(aware)) is not None:
+        raise ParameterError(why)
+    plain = scheduler.model_dump(mode="json", include=set(to_scheduler))
+    plain |= pairing.model_dump(mode="json", include=set(to_rule))
+    return Policy(text.strip(), scheduler, pairing, matching, aware, plain)
+
+
+def has_detector(text: str, options: Mapping[str, Any] | None, alarms: int) -> bool:
+    """Return whether a policy that raised this number of alarms looks for changes.
+
+    A policy of a user's own may not be known here, and may detect changes in its own way: then the
+    alarms decide. What follows an ``@`` does not concern the policy.
+    """
+    if alarms > 0:
+        return True
+    try:
+        return parse_policy(text.partition("@")[0], options).has_detector
+    except FreshbandError:
+        return False
+
+
+def read_options(name: str, options: object) -> dict[str, Any]:
+    """Return a copy of options by name, or raise `ParameterError`."""
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
+        raise ParameterError(f"{name} must map names to values, got {shown(options)}")
+    return dict(options)
+
+
+def _read_tokens(text: str, tokens: list[str]) -> tuple[str | None, str | None]:
+    matching: str | None = None
+    aware: str | None = None
+    for token in tokens:
+        if token in _AWARE:
+            if aware is not None:
+                raise ParameterError(f"policy {text!r} names two AoI-aware rules")
+            aware = _AWARE[token]
+        elif token in matchings.registry:
+            if matching is not None:
+                raise ParameterError(f"policy {text!r} names two matchings")
+            matching = token
+        else:
+            hint = nearest(token, [*matchings.registry.names(), *_AWARE])
+            raise UnknownNameError(f"unknown token '+{token}' in policy {text!r}; {hint}")
+    return matching, aware

@@ -1,0 +1,157 @@
+"""One round of the server: plan, then observe.
+
+These two kernels are the round wherever it runs: the coordinator calls them one at a time, the
+simulator inside its fused loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freshband._jit import cold, is_ours, kernel
+from freshband.errors import ParameterError, RuleError, shown
+from freshband.matching.base import match
+from freshband.schedulers.base import override, score, select, update
+from freshband.states import not_saved
+
+
+class Desk(NamedTuple):
+    """What lies on the server's desk during a round, for M clients and N channels."""
+
+    ages: NDArray[np.int64]  # (M,) a_i(t), equation (8)
+    priorities: NDArray[np.float64]  # (M,) from training; zeros without
+    chosen: NDArray[np.int64]  # (M,) channels selected
+    scores: NDArray[np.float64]  # (1, N) ranking key of all clients, or (M, N) of each
+    assignment: NDArray[np.int64]  # (M,) channel of each client, -1 for none
+    overridden: NDArray[np.int8]  # (M,) 1 where an AoI-aware rule acted
+    outcome: NDArray[np.int8]  # (M,) 1 delivered, 0 lost, -1 unknown
+    given: NDArray[np.int64]  # (N,) the round in which a channel was last handed out
+
+
+not_saved(Desk, "given")  # only compared with the present round
+
+
+def open_desk(n_clients: int, n_channels: int, client_scores: bool = False) -> Desk:
+    """Return the desk before the first round: all ages are 1."""
+    return Desk(
+        ages=np.ones(n_clients, np.int64),
+        priorities=np.zeros(n_clients),
+        chosen=np.zeros(n_clients, np.int64),
+        scores=np.zeros((n_clients if client_scores else 1, n_channels)),
+        assignment=np.full(n_clients, -1, np.int64),
+        overridden=np.zeros(n_clients, np.int8),
+        outcome=np.full(n_clients, -1, np.int8),
+        given=np.zeros(n_channels, np.int64),
+    )
+
+
+@kernel
+def plan_round(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> bool:
+    """Select channels, rank them, match, override: fills ``desk.assignment`` for round t.
+
+    Returns whether the plan keeps the rules; `broken_rule` says which one it does not. A plan that
+    breaks one must not be used: other kernels take channel numbers as they are.
+    """
+    for j in range(len(desk.overridden)):
+        desk.overridden[j] = 0
+        if not is_ours(matching):  # those of the package write every place
+            desk.assignment[j] = -1
+    select(scheduler, t, desk.ages, rng, desk.chosen)
+    if not is_ours(scheduler) and not _exist(desk):
+        return False
+    score(scheduler, t, desk.scores)
+    match(matching, t, desk.chosen, desk.scores, desk.ages, desk.priorities, rng, desk.assignment)
+    override(scheduler, t, desk.ages, desk.scores, desk.assignment, desk.overridden)
+    if is_ours(scheduler) and is_ours(matching):
+        return True
+    return _is_assignment(desk, t)
+
+
+@cold
+def _exist(desk: Any) -> bool:
+    """Whether all chosen channels do."""
+    for j in range(len(desk.chosen)):
+        if desk.chosen[j] < 0 or desk.chosen[j] >= desk.scores.shape[1]:
+            return False
+    return True
+
+
+@cold
+def _is_assignment(desk: Any, t: int) -> bool:
+    """Whether each client has a channel of its own, or none."""
+    for j in range(len(desk.assignment)):
+        channel = desk.assignment[j]
+        if channel != -1:
+            if channel < 0 or channel >= desk.scores.shape[1] or desk.given[channel] == t:
+                return False
+            desk.given[channel] = t
+    return True
+
+
+@kernel
+def _noticed(alarm: int | None) -> int:
+    """Read a version of ``update`` that returns nothing as one that noticed nothing."""
+    return -1 if alarm is None else int(alarm)
+
+
+@kernel
+def observe_round(scheduler: Any, desk: Any, t: int) -> int:
+    """Age the clients by ``desk.outcome`` and learn; return the channel found changed, or -1.
+
+    The outcome of a client without a channel must be -1, unknown: it sent nothing.
+    """
+    for j in range(len(desk.ages)):
+        desk.ages[j] = 1 if desk.outcome[j] == 1 else desk.ages[j] + 1
+    return _noticed(update(scheduler, t, desk.assignment, desk.outcome, desk.overridden))
+
+
+def broken_rule(policy: str, t: int, desk: Desk, alarm: int = -1) -> RuleError:
+    """Return the error that says which rule a refused plan, or this alarm, does not keep."""
+    n_clients, last = len(desk.chosen), desk.scores.shape[1] - 1
+    chosen, assignment = desk.chosen.tolist(), desk.assignment.tolist()
+    if not all(0 <= channel <= last for channel in chosen) or len(set(chosen)) < n_clients:
+        rule = f"select must choose {n_clients} different channels from 0 to {last}"
+        given = shown(chosen)
+    elif not -1 <= alarm <= last:
+        rule, given = f"update must return a channel from 0 to {last}, or -1", str(alarm)
+    else:
+        rule = f"each client must get a channel of its own from 0 to {last}, or -1"
+        given = shown(assignment)
+    return RuleError(f"policy {policy!r} broke a rule in round {t}: {rule}, got {given}")
+
+
+def read_outcome(delivered: Any, n_clients: int) -> NDArray[np.int8]:
+    """Return acknowledgements as ``Desk.outcome`` has them, or raise `ParameterError`."""
+    values = delivered.tolist() if isinstance(delivered, np.ndarray) else delivered
+    codes = {True: 1, False: 0, None: -1, -1: -1}
+    try:
+        if isinstance(values, str | bytes | Mapping | Set):  # these have no order by client
+            raise TypeError
+        outcome = [codes[value] for value in values]
+    except (KeyError, TypeError):
+        raise ParameterError(
+            f"delivered must hold True, False or None (unknown) per client, got {shown(delivered)}"
+        ) from None
+    if len(outcome) != n_clients:
+        raise ParameterError(
+            f"delivered must have one entry per client, {n_clients}, got {len(outcome)}"
+        )
+    return np.array(outcome, np.int8)
+
+
+def read_contributions(contributions: Any, n_clients: int) -> NDArray[np.float64]:
+    """Return contributions as ``Desk.priorities`` has them, or raise `ParameterError`."""
+    try:
+        worth = np.asarray(contributions, dtype=np.float64)
+    except (TypeError, ValueError):
+        worth = np.zeros(0)
+    if worth.shape != (n_clients,) or not np.isfinite(worth).all() or (worth < 0).any():
+        raise ParameterError(
+            f"contributions must be {n_clients} finite numbers >= 0, one per client, "
+            f"got {shown(contributions)}"
+        )
+    return worth

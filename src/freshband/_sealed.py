@@ -1,0 +1,67 @@
+"""NetCDF files with a seal: a digest at the end of the file, by which damage is found.
+
+Readers of HDF5 stop before it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import platform
+from collections.abc import Iterable
+from importlib.metadata import version
+
+import h5py
+import xarray as xr
+
+from freshband._files import replacing
+from freshband.errors import FileError, reason, shown
+from freshband.parameters import file_path
+
+_SEAL = b"\nfreshband sha256 "  # at the end of a file, followed by the digest of all before it
+_WORTH_PACKING = 512  # values from which compression pays
+
+
+def versions_of(libraries: Iterable[str]) -> str:
+    """Return Python's version and those of installed libraries, as JSON."""
+    held = {name: version(name) for name in libraries}
+    return json.dumps({"python": platform.python_version(), **held})
+
+
+def save_sealed(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
+    """Write a dataset as NetCDF with a seal, completely or not at all."""
+    packed = {"zlib": True, "complevel": 4}
+    encoding = {name: packed for name, array in dataset.items() if array.size >= _WORTH_PACKING}
+    with replacing(path) as scratch:
+        dataset.to_netcdf(scratch, engine="h5netcdf", encoding=encoding)
+        with scratch.open("r+b") as file:
+            digest = hashlib.file_digest(file, "sha256").digest()
+            file.write(_SEAL + digest)
+
+
+def load_sealed(path: str | os.PathLike[str], *forms: str) -> xr.Dataset:
+    """Read a dataset whose attribute ``format`` is one of ``forms``; a missing seal is accepted.
+
+    Raises `FileError` if the file is missing, damaged, or of another format.
+    """
+    source = file_path("path", path)
+    try:
+        data = source.read_bytes()
+    except OSError as error:
+        raise FileError(f"cannot read {source}: {reason(error)}") from None
+    body, found, digest = data.rpartition(_SEAL)
+    if found and hashlib.sha256(body).digest() != digest:  # HDF5 itself can hang on damage
+        raise FileError(f"{source} is damaged: its checksum does not match")
+    try:
+        with h5py.File(io.BytesIO(body or data)):  # where this fails h5netcdf complains twice
+            pass
+        dataset = xr.load_dataset(io.BytesIO(body or data), engine="h5netcdf")
+    except Exception:  # by design of the format anything can come up
+        raise FileError(f"{source} is damaged or not a result") from None
+    form = dataset.attrs.get("format")
+    if form not in forms:
+        known = " or ".join(repr(each) for each in forms)
+        raise FileError(f"{source} must have the format {known}, got {shown(form)}")
+    return dataset

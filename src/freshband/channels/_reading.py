@@ -1,0 +1,199 @@
+"""Matrices of numbers from files: CSV, compressed CSV, NPY, NPZ and Parquet."""
+
+from __future__ import annotations
+
+import csv
+import fnmatch
+import gzip
+import importlib
+import itertools
+import zipfile
+import zlib
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from freshband.channels.base import _Floats
+from freshband.errors import FileError, ParameterError, nearest
+
+_SUFFIXES = (".csv", ".csv.gz", ".npy", ".npz", ".parquet")
+
+
+class Readings(NamedTuple):
+    """A matrix and where it came from."""
+
+    path: str
+    values: _Floats  # (rows, columns), NaN where a cell is empty
+    lines: npt.NDArray[np.int64] | None = None  # (rows,) of a text file: the line of each row
+
+    def place(self, row: int) -> str:
+        """Name the place of a row, for messages."""
+        line = f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
+        return f"{self.path}, {line}"
+
+
+def suffix(path: str) -> str:
+    """Return the file's format, one of the known endings, or raise `FileError`."""
+    for known in _SUFFIXES:
+        if path.lower().endswith(known):
+            return known
+    raise FileError(f"{path}: the name must end in one of {', '.join(_SUFFIXES)}")
+
+
+def read(path: str, key: str | None, index: int | None, columns: Sequence[str] | None) -> Readings:
+    """Read a matrix; what the arguments mean is said at `freshband.channels.Trace`.
+
+    Raises `FileError` for a file that is missing, damaged, empty, ragged or not of numbers, and
+    `ParameterError` if it has no such key, index or column.
+    """
+    kind = suffix(path)
+    if not Path(path).is_file():
+        raise FileError(f"{path}: no such file")
+    if kind in (".npy", ".npz"):
+        readings = Readings(path, _slice(path, _load_array(path, key), index))
+    elif kind == ".parquet":
+        readings = Readings(path, _read_parquet(path, columns))
+    else:
+        readings = _read_csv(path, columns)
+    if readings.values.size == 0:
+        raise FileError(f"{path}: holds no rows of numbers")
+    return readings
+
+
+def _load_array(path: str, key: str | None) -> npt.NDArray[Any]:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded:
+            if key is None and len(loaded.files) == 1:
+                key = loaded.files[0]
+            if key in loaded.files:
+                return np.asarray(loaded[key])
+            known = list(loaded.files)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise FileError(f"{path}: cannot be read: {_one_line(error)}") from None
+    if key is None:
+        raise ParameterError(f"key must be one of {', '.join(sorted(known))} for {path}, got None")
+    raise ParameterError(f"key: {path} holds no array {key!r}; {nearest(key, known)}")
+
+
+def _slice(path: str, values: npt.NDArray[Any], index: int | None) -> _Floats:
+    if values.dtype.kind not in "buif":
+        raise FileError(f"{path}: must hold numbers, got {values.dtype}")
+    if values.ndim == 3:
+        if index is None or not 0 <= index < len(values):
+            raise ParameterError(
+                f"index must be a whole number in [0, {len(values) - 1}] for {path}, got {index}"
+            )
+        values = values[index]
+    elif index is not None:
+        raise ParameterError(
+            f"index must be left out for {path}, which has {values.ndim} dimensions, got {index}"
+        )
+    if values.ndim != 2:
+        raise FileError(f"{path}: must hold a matrix, got {values.ndim} dimensions")
+    return values.astype(np.float64)
+
+
+def _read_csv(path: str, columns: Sequence[str] | None) -> Readings:
+    """Read a text file; its first line is a header unless it is all numbers."""
+    rows = _csv_rows(path)
+    opening = next(rows, None)
+    if opening is None:
+        raise FileError(f"{path}: is empty")
+    header = [cell.strip() for cell in opening[1]]
+    width = len(header)
+    if all(_number(cell) is not None for cell in header):
+        rows = itertools.chain([opening], rows)
+        header = [str(i) for i in range(width)]
+    chosen = None if columns is None else _choose(path, header, columns)
+    values, lines = array("d"), array("q")
+    for line, row in rows:
+        if len(row) != width:
+            raise FileError(f"{path}, line {line}: must have {width} cells, got {len(row)}")
+        if chosen is None:  # the first row shows which columns hold numbers
+            chosen = [i for i in range(width) if _number(row[i]) is not None]
+        for i in chosen:
+            number = _number(row[i])
+            if number is None:
+                raise FileError(
+                    f"{path}, line {line}: column {header[i]!r} must hold numbers, got {row[i]!r}"
+                )
+            values.append(number)
+        lines.append(line)
+    matrix = np.array(values).reshape(len(lines), -1) if values else np.empty((0, 0))
+    return Readings(path, matrix, np.array(lines, np.int64))
+
+
+def _csv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield line number and cells, without blank lines and lines that begin with #."""
+    try:
+        with gzip.open(path) if path.lower().endswith(".gz") else Path(path).open("rb") as raw:
+            text = (line.decode("utf-8-sig") for line in raw)
+            reader = csv.reader(text, strict=True)
+            for row in reader:
+                if row and not row[0].lstrip().startswith("#") and any(map(str.strip, row)):
+                    yield reader.line_num, row
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
+        raise FileError(f"{path}: cannot be read: {_one_line(error)}") from None
+
+
+def _number(cell: str) -> float | None:
+    """Return the number in a cell, NaN if it is empty, None if it is something else."""
+    try:
+        return float(cell) if cell.strip() else float("nan")
+    except ValueError:
+        return None
+
+
+def _read_parquet(path: str, columns: Sequence[str] | None) -> _Floats:
+    try:
+        arrow: Any = importlib.import_module("pyarrow")
+        parquet: Any = importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise FileError(
+            f"{path}: Parquet needs pyarrow; install it with: pip install 'freshband[traces]'"
+        ) from None
+    try:
+        table = parquet.read_table(path)
+    except (OSError, arrow.ArrowException) as error:
+        raise FileError(f"{path}: cannot be read: {_one_line(error)}") from None
+    kinds = arrow.types
+    numeric = [
+        kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind)
+        for kind in table.schema.types
+    ]
+    names = list(table.schema.names)
+    if columns is None:
+        chosen = [i for i, holds in enumerate(numeric) if holds]
+    else:
+        chosen = _choose(path, names, columns)
+    for i in chosen:
+        if not numeric[i]:
+            raise FileError(
+                f"{path}: column {names[i]!r} must hold numbers, got {table.schema.types[i]}"
+            )
+    cells = [table.column(i).cast(arrow.float64()).to_numpy() for i in chosen]
+    return np.column_stack(cells) if cells else np.empty((0, 0))
+
+
+def _choose(path: str, names: Sequence[str], patterns: Sequence[str]) -> list[int]:
+    """Return the columns that match, in the order asked for, each once."""
+    chosen: dict[int, None] = {}
+    for pattern in patterns:
+        found = [i for i, name in enumerate(names) if fnmatch.fnmatchcase(name, pattern)]
+        if not found:
+            raise ParameterError(
+                f"columns: {path} has no column {pattern!r}; {nearest(pattern, names)}"
+            )
+        chosen.update(dict.fromkeys(found))
+    return list(chosen)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,45 @@
+"""Help pages that fold long words on a narrow terminal, where typer's tables cut them off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from typer.core import TyperCommand, TyperGroup
+
+if TYPE_CHECKING:
+    import click
+
+
+class _Folding:
+    """A command whose help page shows every word in full."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help page."""
+        _fold_tables()
+        super().format_help(ctx, formatter)  # type: ignore[misc]
+
+
+class Command(_Folding, TyperCommand):
+    """A command."""
+
+
+class Group(_Folding, TyperGroup):
+    """A command with commands of its own."""
+
+
+def _fold_tables() -> None:
+    """Replace the tables of typer's help by tables that fold; typer has no setting for that."""
+    from rich.columns import Columns
+    from rich.table import Table
+    from rich.text import Text
+    from typer import rich_utils
+
+    class FoldingTable(Table):
+        def add_row(self, *cells: Any, **settings: Any) -> None:
+            for cell in cells:
+                for part in cell.renderables if isinstance(cell, Columns) else [cell]:
+                    if isinstance(part, Text):
+                        part.overflow = "fold"  # a text's own wish counts before its column's
+            super().add_row(*cells, **settings)
+
+    rich_utils.Table = FoldingTable  # type: ignore[attr-defined]

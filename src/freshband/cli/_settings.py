@@ -1,0 +1,163 @@
+"""How options are read: numbers, ``--set key=value``, and which options were given."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from freshband.errors import ParameterError
+
+
+class Where(StrEnum):
+    """Where runs are computed."""
+
+    threads = "threads"
+    ray = "ray"
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    table = "table"
+    json = "json"
+
+
+WhereOption = Annotated[
+    Where,
+    typer.Option(
+        help="Where runs are computed: threads of this process, or Ray tasks; results are the same."
+    ),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        show_default="one started here",
+        help="Ray cluster to use, such as auto or ray://HOST:10001.",
+    ),
+]
+
+
+def given_options(context: typer.Context) -> set[str]:
+    """Return the options that the command line gives, not left at their defaults."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+
+
+def check_outputs(out: Path | None, plot: Path | None) -> None:
+    """Refuse files that cannot be written, before any run begins."""
+    from freshband._files import check_writable
+
+    if out is not None:
+        check_writable(out)
+    if plot is not None:
+        from freshband.reporting.curves import _check_figure
+
+        _check_figure(plot)
+        if out is not None and out.resolve() == plot.resolve():
+            raise ParameterError(f"--out and --plot must name two files, got {plot} twice")
+
+
+def read_number(text: str | float) -> Any:
+    """Return a number if the text is one; the library checks whether it is in range.
+
+    Examples
+    --------
+    >>> read_number("20_000"), read_number("1e6"), read_number("many")
+    (20000, 1000000.0, 'many')
+    """
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def read_setting(setting: str, form: str) -> tuple[str, str, Any]:
+    """Return the text before the last dot, the key after it, and the value.
+
+    Examples
+    --------
+    >>> read_setting("channels.n_channels=15", "TABLE.key=value")
+    ('channels', 'n_channels', 15)
+    """
+    name, equals, text = setting.partition("=")
+    before, _, key = name.strip().rpartition(".")
+    if not equals or not key:
+        raise ParameterError(f"--set must be {form}, got {setting!r}")
+    return before, key, _read_value(text)
+
+
+def _read_value(text: str) -> Any:
+    """Return a value as JSON or Python writes it (numbers, truth values, none, lists), else text.
+
+    Examples
+    --------
+    >>> [_read_value(text) for text in (".6", "1_000", "true", "None", "[.1, .9]", "paper")]
+    [0.6, 1000, True, None, [0.1, 0.9], 'paper']
+    """
+    plain = text.strip()
+    if plain.lower() in ("true", "false"):
+        return plain.lower() == "true"
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):  # a number may have too many digits
+        pass
+    # Python's numbers and lists only: its texts, tuples and tables would change what texts mean.
+    if plain != "None" and not plain.startswith(tuple("[+-.0123456789")):
+        return text
+    try:
+        value = ast.literal_eval(plain)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+    return value if value is None or isinstance(value, int | float | list) else text
+
+
+def read_settings(settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Return the channels' settings and each policy's; `_read_value` reads the values.
+
+    Examples
+    --------
+    >>> read_settings(["n_channels=5", "m-exp3:paper.gamma=0.1", "means=[0.2, 0.8]"])
+    ({'n_channels': 5, 'means': [0.2, 0.8]}, {'m-exp3:paper': {'gamma': 0.1}})
+    """
+    channels: dict[str, Any] = {}
+    policies: dict[str, dict[str, Any]] = {}
+    for setting in settings:
+        policy, key, value = read_setting(setting, "key=value or POLICY.key=value")
+        target = policies.setdefault(policy, {}) if policy else channels
+        if key in target:
+            raise ParameterError(f"--set gives {setting.partition('=')[0].strip()!r} twice")
+        target[key] = value
+    return channels, policies
+
+
+def check_options(
+    given: Mapping[str, Mapping[str, Any]],
+    names: Sequence[str],
+    known: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Refuse an option of a policy without the same option of that policy with more tokens.
+
+    ``given`` are the options by policy that ``--set`` names, ``known`` those from everywhere.
+    """
+    from freshband._policy import parse_policy
+
+    for name, options in given.items():
+        for other in names:
+            if not other.startswith((f"{name}+", f"{name}@")):
+                continue
+            policy = parse_policy(other.partition("@")[0])
+            for key in options.keys() - known.get(other, {}).keys():
+                for part in (policy.scheduler, policy.matching):
+                    if key in getattr(type(part), "model_fields", {}):
+                        raise ParameterError(
+                            f"--set {name}.{key} is for {name} alone and leaves {other} at "
+                            f"{getattr(part, key)!r}: give {other}.{key} too"
+                        )

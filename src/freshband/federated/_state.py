@@ -1,0 +1,112 @@
+"""What changes from round to round, saved and restored as a whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from freshband.errors import RuleError, shown
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Pending:
+    """A client's update that waits to get through."""
+
+    update: torch.Tensor  # (P,), `G_i` (6); the server writes to it if it must be shortened
+    version: int  # of the model it began from
+    trained: torch.Tensor | None = (
+        None  # (P,), the model that goes with it, where somebody reads it
+    )
+    error: float = math.nan  # of the model without this client (35), if it is reported
+    problem: str = ""  # why it must be refused
+
+    def replace(self, update: torch.Tensor, client_lr: float) -> None:
+        """Put another update in place of this one; the model goes with it."""
+        if self.trained is not None:
+            self.trained.add_(self.update - update, alpha=client_lr)
+        self.update.copy_(update)
+
+
+@dataclasses.dataclass
+class PendingUpdates:
+    """What the clients hold until it gets through."""
+
+    updates: torch.Tensor  # (M, P), each client's update `G_i` (6)
+    trained: torch.Tensor  # (M, P), the models that go with them; no rows where nobody needs them
+    downloaded: NDArray[np.int64]  # (M,), versions of the models they began from
+    errors: NDArray[np.float64]  # (M,), of the models without the client, reported with it (35)
+
+    def of(self, client: int) -> Pending:
+        """Return one client's, as views."""
+        return Pending(
+            self.updates[client],
+            int(self.downloaded[client]),
+            self.trained[client] if len(self.trained) else None,
+            float(self.errors[client]),
+        )
+
+    def to_tensors(self) -> dict[str, torch.Tensor]:
+        """Return everything as tensors, which are views of the present state."""
+        return {
+            "updates": self.updates,
+            "trained": self.trained,
+            "arrays.downloaded": torch.from_numpy(self.downloaded),
+            "arrays.carried": torch.from_numpy(self.errors),
+        }
+
+
+@dataclasses.dataclass
+class ServerState:
+    """What the server knows, apart from its coordinator and its valuation."""
+
+    round: int  # rounds done
+    version: int  # of the model: the number of steps the server could have made
+    model: torch.Tensor  # (P,), `w_t`
+    memory: Any  # what the algorithm remembers, as a tuple of tensors and arrays
+    receivers: NDArray[np.bool_]  # (M,), who gets the model next
+    weights: NDArray[np.float64]  # (M,), `ζ`
+    worked: NDArray[np.int64]  # (M,), rounds on the model a client has; empty where it is always 1
+
+    def to_tensors(self) -> dict[str, torch.Tensor]:
+        """Return everything but the counts as tensors, which are views of the present state."""
+        tensors = {"model": self.model}
+        tensors |= {f"memory.{name}": value for name, value in _named(self.memory).items()}
+        tensors["arrays.receivers"] = torch.from_numpy(self.receivers)
+        tensors["arrays.weights"] = torch.from_numpy(self.weights)
+        if len(self.worked):
+            tensors["arrays.worked"] = torch.from_numpy(self.worked)
+        return tensors
+
+
+def _named(memory: Any) -> dict[str, torch.Tensor]:
+    """Return what a rule remembers by name; a wrapper's memory holds that of its rule."""
+    found: dict[str, torch.Tensor] = {}
+    if not isinstance(memory, tuple) or len(memory) != len(getattr(memory, "_fields", ())):
+        raise RuleError(f"a rule must remember a NamedTuple of tensors, got {shown(memory)}")
+    for name, value in zip(getattr(memory, "_fields", ()), memory, strict=True):
+        if isinstance(value, tuple):
+            parts = _named(value)
+        else:
+            parts = {name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value}
+        for twice in parts.keys() & found.keys():
+            raise RuleError(f"two rules remember {twice!r}: one must call it otherwise")
+        found |= parts
+    return found
+
+
+def copy_into(views: Mapping[str, torch.Tensor], saved: Mapping[str, torch.Tensor]) -> None:
+    """Copy what was saved into views of a state; `KeyError` or `ValueError` if it does not fit."""
+    for name, into in views.items():
+        held = saved[name]
+        if held.shape != into.shape or held.dtype != into.dtype:
+            raise ValueError(
+                f"{name!r} must be {tuple(into.shape)} of {into.dtype}, got "
+                f"{tuple(held.shape)} of {held.dtype}"
+            )
+        into.copy_(held)

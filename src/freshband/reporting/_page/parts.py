@@ -1,0 +1,172 @@
+"""A part of the page: what one result file has to show."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from freshband.channels.base import ChannelModel
+from freshband.errors import FreshbandError
+from freshband.reporting._air import Air, cut_rounds, read_air
+from freshband.reporting._numbers import number
+from freshband.reporting._page.charts import Chart, Table, curves, look_of
+from freshband.reporting._series import over_policies
+from freshband.statistics import mean_and_error
+
+_MOST_DRAWN: Final = 200_000_000  # states, at most, that are drawn again for a picture
+AGE_MEASURES: Final = {
+    "regret": "AoI regret",
+    "regret_rotate": "AoI regret, rotating oracle",
+    "regret_fixed": "AoI regret, best fixed set",
+    "mean_age": "mean age",
+    "max_age": "oldest",
+    "cumulative_variance": "cumulative variance",
+    "jain": "Jain index",
+    "alarms": "alarms",
+}
+
+
+class Picture(NamedTuple):
+    """A picture on the page: the file it comes from, what it shows, and its data as a link."""
+
+    path: Path
+    says: str
+    data: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """What the page shows of one file, in the order of the page."""
+
+    kind: str
+    title: str
+    about: str  # one line on what was run
+    summary: Table | None = None  # the numbers at a glance
+    tiles: Mapping[str, str] = field(default_factory=dict)  # the same of a single run
+    pictures: list[Picture] = field(default_factory=list)
+    charts: list[Chart] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)  # below the charts
+    notes: list[str] = field(default_factory=list)  # what could not be shown, and why
+    settings: Table | None = None
+    environment: Table | None = None
+    repeat: str = ""  # a command that runs it again, if there is one
+    again: str = "The same again"  # what that command does
+
+
+def measure_table(measures: xr.Dataset, told: Mapping[str, str]) -> Table:
+    """Return mean and standard error over runs of some measures, a row for each policy.
+
+    ``told`` gives the heading of each; those that end in % are shares of one.
+    """
+    known = {
+        name: head
+        for name, head in told.items()
+        if name in measures and bool(measures[name].notnull().any())
+    }
+    rows = []
+    for policy in measures.policy.values:
+        row = [str(policy)]
+        for name, head in known.items():
+            found = mean_and_error(measures[name].sel(policy=policy).values) or {}
+            row.append(number(found.get("mean"), found.get("se"), percent=head.endswith("%")))
+        rows.append(row)
+    heads = [head.removesuffix(", %") for head in known.values()]
+    return Table("Policies at a glance: mean ± standard error", ["policy", *heads], rows)
+
+
+def regret_charts(result: xr.Dataset, suffix: str = "") -> list[Chart]:
+    """Return the regret of every policy, if the result has it; an empty list otherwise."""
+    known = bool(result.regret.notnull().any())
+    measure, oracle = (
+        ("regret", "the mean+age oracle") if known else ("regret_fixed", "the best fixed set")
+    )
+    if f"{measure}{suffix}" not in result:
+        return []
+    look = look_of("regret")
+    look["says"] = look["says"].format(oracle=oracle)
+    return [curves(**look, series=over_policies(result[f"{measure}{suffix}"], from_zero=True))]
+
+
+# ---------------------------------------------------------------------------------------- the air
+
+
+def air_again(
+    build: Callable[[], ChannelModel],
+    config: Mapping[str, Any],
+    run: int,
+    *,
+    rounds: int,
+    views: int = 1,
+) -> tuple[Air | None, list[str]]:
+    """Draw the first rounds of a run's air again, or return why that is impossible here."""
+    try:
+        model = build()
+        if rounds * model.n_channels > _MOST_DRAWN:
+            told = f"The channel map is left out: {rounds:,} rounds take long to draw again."
+            return None, [told]
+        cuts = cut_rounds(rounds, model.n_channels, 2 * views + 2)
+        return read_air(model, config["rounds"], config["seed"], run, cuts), []
+    except FreshbandError as error:
+        return None, [f"The air cannot be drawn again here: {error}"]
+
+
+def same_air_note(result: xr.Dataset, rest: str) -> list[str]:
+    """Return a note on what standard errors mean where all runs met the same states."""
+    if "same_air" not in result.attrs:
+        return []
+    return [
+        "All runs met the same states of the channels, in which nothing is random: standard errors "
+        f"are those of {rest}."
+    ]
+
+
+# ------------------------------------------------------------------------ configuration, machine
+
+
+def _flatten(config: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, str]]:
+    """Return settings one by one; the names of nested ones have dots."""
+    for key, value in config.items():
+        name = f"{above}{key}"
+        if isinstance(value, Mapping) and value:
+            yield from _flatten(value, f"{name}.")
+        else:
+            yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def settings_table(config: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> Table:
+    """Return the configuration and, where defaults are known, whether each setting was chosen."""
+    rows = [list(pair) for pair in _flatten(config)]
+    if defaults is None:
+        return Table("Configuration", ["setting", "value"], rows)
+    for row in rows:
+        usual = row[0] in defaults and defaults[row[0]] == config.get(row[0])
+        row.append("default" if usual else "chosen")
+    return Table("Configuration", ["setting", "value", "from"], rows)
+
+
+def surroundings(result: xr.Dataset, path: Path) -> Table:
+    """Return where a result comes from: versions, device, time, file."""
+    attrs = result.attrs
+    facts = {
+        "file": path.name,
+        "format": str(attrs.get("format", "")),
+        "freshband": str(attrs.get("freshband", "")),
+        **{str(k): str(v) for k, v in json.loads(attrs.get("versions", "{}")).items()},
+        "device": str(attrs.get("device", "cpu")),
+        "seconds": number(float(attrs.get("seconds", np.nan))),
+    }
+    return Table("Environment", ["what", "value"], list(facts.items()))
+
+
+def repeat_with(command: str, path: Path, result: xr.Dataset) -> str:
+    """Return the command that runs a result again."""
+    files = json.loads(result.attrs.get("imported", "[]"))
+    imports = "".join(f"--import {shlex.quote(name)} " for name in files)
+    return f"freshband {imports}{command} --like {shlex.quote(str(path))}"

@@ -1,0 +1,85 @@
+"""The part of the page on a simulation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import xarray as xr
+
+from freshband._locating import find_again
+from freshband.channels.base import build
+from freshband.reporting._numbers import counted
+from freshband.reporting._page import parts
+from freshband.reporting._page.air import channel_map, detection_table
+from freshband.reporting._page.charts import Chart, curves, look_of
+from freshband.reporting._series import over_policies, rank_clients
+from freshband.simulation.result import _mask_detections, _read_config
+
+_FOUND: Final = ("detected", "missed", "false_alarms", "delay")
+_SUMS: Final = (
+    "A simulation keeps sums, not rounds: which channels were chosen, each client's age and "
+    "contributions are in the files of freshband train and freshband compare."
+)
+
+
+def show_simulation(result: xr.Dataset, path: Path, title: str) -> parts.Part:
+    """Return the part of the page on a simulation."""
+    config = _read_config(result)
+    clients, rounds, first = config["clients"], config["rounds"], int(result.run.values[0])
+    options = find_again(config.get("channel_options", {}), path.parent)[0]
+    air, notes = parts.air_again(
+        lambda: build(config["channels"], options), config, first, rounds=rounds
+    )
+    charts = _curves(result, clients)
+    if "participation" in result:
+        ranked = over_policies(rank_clients(result.participation), "client")
+        charts.append(curves(**look_of("participation"), series=ranked))
+    if air is not None:
+        charts.append(channel_map(air, {}, run=first))
+    masked = _mask_detections(result, config.get("policy_options", {}))
+    true = result.detected + result.missed
+    counts = xr.concat([true, *(masked[name] for name in _FOUND)], "measure")
+    rows = {
+        str(name): counts.sel(policy=name).transpose("run", "measure").values
+        for name in result.policy.values
+    }
+    rest = "a policy's own random choices, and 0 where it makes none"
+    return parts.Part(
+        kind="Simulation",
+        title=title,
+        about=f"{config['channels']}: {clients} clients, {rounds:,} rounds, "
+        f"{counted(config['runs'], 'run')}, seed {config['seed']}",
+        summary=parts.measure_table(masked, parts.AGE_MEASURES),
+        charts=charts,
+        tables=[detection_table(rows)] if bool(result.detected.notnull().any()) else [],
+        notes=[*notes, *parts.same_air_note(result, rest), *_missing(result), _SUMS],
+        settings=parts.settings_table(config),
+        environment=parts.surroundings(result, path),
+        repeat=parts.repeat_with("simulate", path, result),
+    )
+
+
+def _missing(result: xr.Dataset) -> list[str]:
+    """Return a note on what a file keeps that does not keep everything."""
+    if result.sizes["round"] > 1 and "age_curve" in result and "participation" in result:
+        return []
+    held = "totals and some curves" if result.sizes["round"] > 1 else "totals only"
+    return [
+        f"This file keeps {held}, as files of freshband reproduce and of --points 1 do: the "
+        "command below, with --points 200, computes the rest again."
+    ]
+
+
+def _curves(result: xr.Dataset, clients: int) -> list[Chart]:
+    """Return the curves of the file; those of a single point are left out."""
+    if result.sizes["round"] < 2:
+        return []
+    charts = parts.regret_charts(result, "_curve")
+    if "age_curve" in result:
+        recent = result.age_curve.diff("round") / (result["round"].diff("round") * clients)
+        charts.append(curves(**look_of("simulation.age"), series=over_policies(recent)))
+    if "variance_curve" in result:
+        variance = over_policies(result.variance_curve, from_zero=True)
+        charts.append(curves(**look_of("variance"), series=variance, log=True))
+    return charts

@@ -1,0 +1,116 @@
+"""The parts of the page on what ``freshband reproduce`` writes beside results."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any, Final
+
+from freshband.errors import FileError
+from freshband.experiments.base import Experiment, _find_verdicts, _read_rows
+from freshband.reporting._numbers import counted, number
+from freshband.reporting._page.charts import Table
+from freshband.reporting._page.parts import Part, Picture
+from freshband.reporting._page.pictures import load_picture
+
+_HEAD: Final = ("statement", "verdict", "ours", "paper", "why")
+_TRIED: Final = {
+    "dataset": "data set",
+    "air": "air",
+    "local_steps": "local steps",
+    "batch_size": "batch",
+    "client_lr": "step size",
+    "accuracy": "accuracy of random",
+    "device": "device",
+    "precision": "precision",
+    "taken": "",
+}
+
+
+def is_verdict_name(name: str) -> bool:
+    """Whether a file has a name that ``freshband reproduce`` gives.
+
+    Examples
+    --------
+    >>> is_verdict_name("fig2a-quick.json"), is_verdict_name("package.json")
+    (True, False)
+    """
+    return name == "choice.json" or _find_verdicts(name) is not None
+
+
+def show_json(path: Path, title: str) -> Part:
+    """Return the part of the page on a file of verdicts or of trials, or raise `FileError`."""
+    rows = _read_rows(path)
+    shower = _show_verdicts if "verdict" in rows[0] else _show_trials
+    return shower(rows, path, title)
+
+
+def _show_verdicts(claims: list[dict[str, Any]], path: Path, title: str) -> Part:
+    experiment = _find_verdicts(path.name)
+    told = [claim["verdict"] for claim in claims]
+    counts = ", ".join(f"{each}: {told.count(each)}" for each in dict.fromkeys(told))
+    if experiment is None:
+        return Part(kind="Experiment", title=title, about=counts, summary=_claims_table(claims))
+    pictures, notes = _figures(experiment, path.parent)
+    return Part(
+        kind="Experiment",
+        title=title,
+        about=f"{experiment.title}; scale {experiment.scale}; {counts}",
+        summary=_claims_table(claims),
+        pictures=pictures,
+        notes=notes,
+        repeat=f"freshband reproduce {experiment.name} --scale {experiment.scale} "
+        f"--out {_folder(path)}",
+    )
+
+
+def _figures(experiment: Experiment, folder: Path) -> tuple[list[Picture], list[str]]:
+    """Return the figures of an experiment that exist, and notes on those that cannot be shown."""
+    pictures, notes = [], []
+    for shown in experiment.figures:
+        path = folder / f"{shown}-{experiment.scale}.png"
+        if path.exists():
+            try:
+                pictures.append(load_picture(path, experiment.title))
+            except FileError as error:
+                notes.append(str(error))
+    return pictures, notes
+
+
+def _claims_table(claims: list[dict[str, Any]]) -> Table:
+    rows = [
+        [
+            claim["what"],
+            claim["verdict"],
+            f"{number(claim['ours'], claim['error'])} {claim['unit']}".strip(),
+            claim["paper"],
+            claim["why"],
+        ]
+        for claim in claims
+    ]
+    caption = "Statements and what became of them: mean ± standard error"
+    return Table(caption, _HEAD, rows, words=True)
+
+
+def _show_trials(trials: list[dict[str, Any]], path: Path, title: str) -> Part:
+    from freshband.experiments._choice import best_of
+
+    rows = []
+    for trial in trials:
+        best = best_of(trials, trial["dataset"], trial["air"])
+        taken = "taken" if best.items() <= trial.items() else ""
+        accuracy = number(trial["accuracy"], percent=True)
+        cells = {**trial, "accuracy": accuracy, "taken": taken}
+        rows.append([str(cells[name]) for name in _TRIED])
+    return Part(
+        kind="Choice",
+        title=title,
+        about="What the paper leaves open in training, chosen by how well random scheduling "
+        f"learns: {counted(len(trials), 'trial')}.",
+        summary=Table("Settings that were tried", list(_TRIED.values()), rows),
+        repeat=f"freshband reproduce choice --out {_folder(path)}",
+    )
+
+
+def _folder(path: Path) -> str:
+    return shlex.quote(str(path.parent))

@@ -1,0 +1,130 @@
+"""The page that shows paper and library side by side, from files of ``freshband reproduce``.
+
+Numbers come from the results and verdicts, prose from Markdown files beside them:
+``NAME-SCALE.md`` follows the table of an experiment, and ``introduction.md``, ``choice.md`` and
+``deviations.md`` have their places on the page.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from freshband.errors import FileError
+from freshband.experiments._choice import best_of, read_trials
+from freshband.experiments.base import (
+    Experiment,
+    _experiment_names,
+    _read_rows,
+    load_pieces,
+    registry,
+)
+from freshband.reporting._numbers import written_number
+
+
+def reproduction_page(folder: Path) -> str:
+    """Return the page as Markdown; of an experiment's two scales the full one is preferred.
+
+    Pictures are expected in a folder of the same name beside the page.
+    """
+    parts = [_prose(folder, "introduction") or "# Reproduction\n"]
+    for name in _experiment_names():
+        for experiment in (registry[name].at("full"), registry[name].at("quick")):
+            if (folder / experiment.verdicts).exists():
+                parts.append(_section(experiment, folder))
+                break
+    if read_trials(folder):
+        parts.append(_left_open(folder))
+    if len(parts) == 1:
+        raise FileError(f"{folder} holds neither verdicts nor trials of freshband reproduce")
+    return "\n".join(filter(None, [*parts, _prose(folder, "deviations")]))
+
+
+def _prose(folder: Path, name: str) -> str:
+    path = folder / f"{name}.md"
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def _section(experiment: Experiment, folder: Path) -> str:
+    claims = _read_rows(folder / experiment.verdicts)
+    results = load_pieces(experiment, folder)
+    made = [result.attrs for result in results.values()]
+    seconds = sum(float(each["seconds"]) for each in made)
+    versions = ", ".join(f"{k} {v}" for k, v in json.loads(made[-1]["versions"]).items())
+    name, scale, title = experiment.name, experiment.scale, experiment.title
+    prose = _prose(folder, f"{name}-{scale}")
+    imported = json.loads(made[-1].get("imported", "[]"))
+    imports = "".join(f" --import {Path(file).name}" for file in imported)
+    lines = [
+        "## " + ": ".join(filter(None, [experiment.part, title])),
+        "",
+        f"*{experiment.question}*",
+        "",
+        "```shell",
+        f"freshband{imports} reproduce {name} --scale {scale} --out reproduction" + _place(made),
+        "```",
+        "",
+        *(f"![{title}]({folder.name}/{shown}-{scale}.png)" for shown in experiment.figures),
+        "",
+        "| statement | paper | ours | verdict |",
+        "| --- | --- | --- | --- |",
+        *(_row(claim) for claim in claims),
+        "",
+        *([prose] if prose else []),
+        f"Scale {scale}, seed 0, {len(results)} files, {seconds:,.0f} s of computing on "
+        f"{_devices(made)}; freshband {made[-1]['freshband']}, {versions}.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _place(made: Iterable[Mapping[Any, Any]]) -> str:
+    """Return the options that say where something was computed."""
+    chosen = {one["precision"] for one in made if one.get("precision", "auto") != "auto"}
+    return "".join(f" --device cuda --precision {precision}" for precision in sorted(chosen))
+
+
+def _devices(made: Iterable[Mapping[Any, Any]]) -> str:
+    names = set()
+    for one in made:
+        precision = one.get("precision", "auto")
+        names.add(one.get("device", "cpu") + (f" in {precision}" if precision != "auto" else ""))
+    return " and ".join(sorted(names))
+
+
+def _left_open(folder: Path) -> str:
+    """Show what was tried for the settings the paper leaves open."""
+    trials = read_trials(folder)
+    lines = [
+        "## What the paper leaves open in training",
+        "",
+        "```shell",
+        "freshband reproduce choice --data-dir data --out reproduction" + _place(trials),
+        "```",
+        "",
+        _prose(folder, "choice") + f"Computed on {_devices(trials)}; what was taken is in bold.",
+        "",
+        "| data, air | E | batch | η | accuracy of random |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for trial in trials:
+        best = best_of(trials, trial["dataset"], trial["air"])
+        cells = [f"{trial['dataset']}, {trial['air']}", *(trial[name] for name in best)]
+        mark = "**" if best.items() <= trial.items() else ""
+        shown = (f"{mark}{cell}{mark}" for cell in (*cells, f"{trial['accuracy']:.1%}"))
+        lines.append(f"| {' | '.join(shown)} |")
+    return "\n".join([*lines, ""])
+
+
+def _row(claim: Mapping[str, Any]) -> str:
+    verdict = f"**{claim['verdict']}**" + (f": {claim['why']}" if claim["why"] else "")
+    return f"| {claim['what']} | {claim['paper']} | {written_measure(claim)} | {verdict} |"
+
+
+def written_measure(claim: Mapping[str, Any]) -> str:
+    """Return what was measured with its standard error and unit."""
+    kept = [value for value in (claim["ours"], claim["error"]) if not math.isnan(value)]
+    return f"{' ± '.join(map(written_number, kept))} {claim['unit']}"

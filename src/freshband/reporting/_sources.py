@@ -1,0 +1,101 @@
+"""The files that a report shows, and which part of the page each becomes."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Final
+
+from freshband._sealed import load_sealed
+from freshband.errors import FileError, FreshbandError, reason
+from freshband.reporting._page.parts import Part
+from freshband.reporting._page.pictures import DRAWN
+from freshband.reporting._page.verdicts import is_verdict_name, show_json
+
+_HDF5: Final = b"\x89HDF\r\n\x1a\n"  # begins every result, whatever its file is called
+_RUN: Final = "run.json"
+_PAGES: Final = {
+    "freshband simulation 1": "simulation",
+    "freshband training 1": "training",
+    "freshband comparison 1": "comparison",
+}  # the module of freshband.reporting._page that shows a result, by its format
+
+
+def find_results(root: Path) -> list[Path]:
+    """Return files that may be results, verdicts first, because they sum the others up.
+
+    Hidden files are left out, because they are being written. ``run.json`` stands for the last
+    checkpoint of a run that is not finished.
+    """
+    if not root.is_dir():
+        return [] if _is_picture(root) else [root]
+    found = [path for path in _files(root) if _is_result(path)]
+    return sorted(found, key=lambda path: (not is_verdict_name(path.name), path))
+
+
+def find_pictures(root: Path) -> list[Path]:
+    """Return the pictures in a folder and the folders in it."""
+    return [path for path in (_files(root) if root.is_dir() else [root]) if _is_picture(path)]
+
+
+def _files(root: Path) -> list[Path]:
+    try:
+        found = [*root.glob("[!.]*"), *root.glob("[!.]*/[!.]*")]
+        return sorted(path for path in found if path.is_file())
+    except OSError as error:
+        raise FileError(f"cannot read {root}: {reason(error)}") from None
+
+
+def _is_picture(path: Path) -> bool:
+    return path.suffix[1:].lower() in DRAWN
+
+
+def _is_result(path: Path) -> bool:
+    if path.name == _RUN:
+        finished = path.with_name("result.nc").exists()
+        return not finished and path.with_name("checkpoints").is_dir()
+    return path.suffix == ".nc" or is_verdict_name(path.name) or _is_hdf5(path)
+
+
+def _is_hdf5(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_HDF5)) == _HDF5
+    except OSError:
+        return False  # nobody said that it is a result
+
+
+def name_result(path: Path, root: Path) -> str:
+    """Return the title of a file: its path below the folder, or the folder of a run."""
+    resolved = path.resolve()
+    is_run = path.name in ("result.nc", _RUN)
+    if path == root:
+        return resolved.parent.name if is_run else resolved.name if root.is_dir() else resolved.stem
+    below = path.relative_to(root)
+    if is_run:
+        return below.parent.as_posix() if len(below.parts) > 1 else resolved.parent.name
+    return below.with_suffix("").as_posix() if below.suffix in (".nc", ".json") else str(below)
+
+
+def show_result(path: Path, title: str) -> Part:
+    """Return the part of the page on a file, or raise `FreshbandError` if it cannot be read."""
+    try:
+        if path.name == _RUN:
+            from freshband.federated.runs import _read_rounds
+
+            result = _read_rounds(path.parent)
+        elif path.suffix == ".json":
+            return show_json(path, title)
+        else:
+            result = load_sealed(path, *_PAGES)
+        name = _PAGES[result.attrs["format"]]
+        page = importlib.import_module(f"freshband.reporting._page.{name}")
+        part: Part = getattr(page, f"show_{name}")(result, path, title)
+        return part
+    except ModuleNotFoundError:
+        raise FreshbandError(
+            f"{path} is a result of training, and reading it needs PyTorch; install it with: "
+            "pip install 'freshband[train]'"
+        ) from None
+    except (KeyError, AttributeError, TypeError, ValueError) as error:
+        raise FileError(f"{path} is not a complete result: {reason(error)}") from None
