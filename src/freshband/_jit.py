@@ -31,7 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # Division by zero gives inf or nan as in numpy arrays: kernels trust their input, never raise.
 _OURS = __name__.partition(".")[0] + "."
-_CALLERS = ("coordinator.py", "loop.py", "_rounds.py")  # call verbs: no mistake is found there
+_CALLERS = ("coordinator.py", "_loop.py", "_rounds.py")  # call verbs: no mistake is found there
 _STALE = 3600.0  # seconds after which what older sources left in the cache is removed
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 
@@ -171,7 +171,7 @@ def _compiled_sources() -> list[Path]:
     return sorted(
         [
             *(path for folder in folders for path in folder.glob("*.py")),
-            root / "simulation" / "loop.py",
+            root / "simulation" / "_loop.py",
         ]
     )
 
