@@ -176,7 +176,7 @@ def test_defaults_are_those_of_the_library() -> None:
             "--policies cucb --set cubc.x=1",
             "--set cubc.x=1: 'cubc' is unknown; did you mean 'cucb'",
         ),
-        ("--policies random --set random.x=1", "Random has no parameter 'x'; "),
+        ("--policies random --set random.x=1", "RandomScheduler has no parameter 'x'; "),
         ("--set client_l=1", "Training has no parameter 'client_l'; did you mean 'client_lr'?"),
         ("--out .", "cannot write .: it is a folder"),
         ("--plot x.xyz", "the name of a picture must end in one of "),

@@ -463,7 +463,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ("--rounds many", "rounds must be a whole number >= 1, got 'many'"),
         ("--scheduler glr-cubc", "unknown scheduler 'glr-cubc'; did you mean 'glr-cucb'?"),
         ("--matching oldest", "unknown token '+oldest' in policy 'glr-cucb+oldest'; "),
-        ("--scheduler oracle", "scheduler must learn from acknowledgements; "),
+        ("--scheduler oracle", "policy must learn from acknowledgements; "),
         ("--dataset digit", "unknown dataset 'digit'; did you mean 'digits'?"),
         ("--dataset digits --data-dir x", "Digits has no parameter 'data_dir'; "),
         ("--model mpl", "unknown model 'mpl'; did you mean 'mlp'?"),

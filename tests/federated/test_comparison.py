@@ -299,7 +299,7 @@ def test_other_things_are_refused(result: xr.Dataset, tmp_path: Path) -> None:
         ({"policies": 3}, "policies must be a list of policies, got 3"),
         ({"policies": "rndom"}, "unknown scheduler 'rndom'; did you mean"),
         ({"policies": "random@fedprox+average"}, "unknown algorithm 'fedprox'; known: average, "),
-        ({"policies": "oracle"}, "scheduler must learn from acknowledgements"),
+        ({"policies": "oracle"}, "policy must learn from acknowledgements"),
         ({"runs": 0}, "runs must be a whole number >= 1, got 0"),
         (
             {"policy_options": {"rando": {}}},
