@@ -111,11 +111,11 @@ def test_two_state_types_of_one_name_are_refused() -> None:
 
 
 def test_a_state_named_like_one_of_ours_is_refused() -> None:
-    class GlrState(NamedTuple):
+    class _GlrState(NamedTuple):
         size: NDArray[np.float64]
 
     with pytest.raises(TypeError, match=r"taken by freshband\.detectors\.glr"):
-        means.register(GlrState)(lambda scheduler, out: None)
+        means.register(_GlrState)(lambda scheduler, out: None)
 
 
 # ----------------------------------------------------------------- the fingerprint of the sources
