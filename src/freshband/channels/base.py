@@ -136,7 +136,7 @@ def build(
         raise ParameterError(f"channels must be a name or a channel model, got {shown(model)}")
     if values:
         raise ParameterError(
-            f"parameters go with the name of a channel model, got {sorted(values)} next to a "
+            f"parameters need a channel model given by name, got {sorted(values)} with a "
             f"ready {type(model).__name__}"
         )
     return model
