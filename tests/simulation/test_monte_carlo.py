@@ -546,7 +546,7 @@ class Breaks(Parameters):
 
 def test_an_error_in_a_run_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(monte_carlo, "_CELLS", 1)
-    with refused(SequenceError, "the channel model describes .* rounds too few"):
+    with refused(SequenceError, "the channel model has .* rounds too few"):
         simulate(Breaks(), "random", rounds=1000, runs=5)
 
 
