@@ -36,7 +36,7 @@ class Recording(NamedTuple):
             )
 
     def pieces(self, rounds: int, structure: _Rng) -> Iterator[npt.NDArray[Any]]:
-        """Return the rows from the offset on, each for its rounds, or raise if there are too few."""
+        """Return the rows from the offset on, each for its rounds; raise if there are too few."""
         offset = self._draw_offset(rounds, structure) if self.offset == "random" else self.offset
         rows, source = self.rows, self.source
         if offset > 0:

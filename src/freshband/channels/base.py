@@ -94,8 +94,7 @@ class ChannelModel(Protocol):
         structure : numpy.random.Generator
             The generator of means, breakpoints and plans. The stream owns it from now on.
         states : numpy.random.Generator
-            The generator of the Good/Bad states; another one gives other states of the same
-            structure.
+            The generator of the states; another one gives other states of the same structure.
         """
         ...
 

@@ -124,8 +124,7 @@ def wrong_rounds(
     constant: ArrayLike = 1.0,
     variant: Variant = "corrected",
 ) -> Bound:
-    """Return the order of the number of rounds in which GLR-CUCB does not play a best set (Lemma
-    4).
+    """Return the order of the number of rounds in which GLR-CUCB plays a wrong set (Lemma 4).
 
     `√(C_T N T ln T)` if the number of segments is known, `C_T √(N T ln T)` if not; corrected,
     divided by Δ_min, and at most T.
