@@ -26,7 +26,7 @@ from freshband.reporting._numbers import written_number
 
 
 def reproduction_page(folder: Path) -> str:
-    """Return the page as Markdown; of an experiment's two scales the full one is preferred.
+    """Return the page as Markdown; the full scale of an experiment is preferred.
 
     Pictures are expected in a folder of the same name beside the page.
     """
@@ -96,7 +96,7 @@ def _devices(made: Iterable[Mapping[Any, Any]]) -> str:
 
 
 def _left_open(folder: Path) -> str:
-    """Show what was tried for the settings the paper leaves open."""
+    """Show the trials for the settings that the paper leaves open."""
     trials = read_trials(folder)
     lines = [
         "## What the paper leaves open in training",

@@ -11,7 +11,7 @@ Examples
 >>> index = Thompson().start(2, 5, np.random.default_rng(0), None)
 >>> state = restart_on_change(index, Glr(delta=0.01).start(5), alpha=0.05, restart="localised")
 >>> type(state.index).__name__, type(state.detector).__name__
-('_ThompsonState', 'GlrState')
+('_ThompsonState', '_GlrState')
 """
 
 from __future__ import annotations
