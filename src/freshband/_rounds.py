@@ -61,7 +61,7 @@ def plan_round(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> bo
         if not is_ours(matching):  # matchings of the package write all entries
             desk.assignment[j] = -1
     select(scheduler, t, desk.ages, rng, desk.chosen)
-    if not is_ours(scheduler) and not _exist(desk):
+    if not is_ours(scheduler) and not _exist(desk):  # match would leave the arrays
         return False
     score(scheduler, t, desk.scores)
     match(matching, t, desk.chosen, desk.scores, desk.ages, desk.priorities, rng, desk.assignment)

@@ -240,7 +240,7 @@ class Coordinator:
                     f"round {t} is already planned (see .pending): observe it first"
                 )
             self._desk.priorities[:] = worth
-            if self._round >= self._reserved:
+            if self._round >= self._reserved:  # arrays cannot grow in compiled code
                 self._scheduler = reserve(self._scheduler, _ROOM)
                 self._reserved = self._round + _ROOM
             with explained(self.policy.name):
@@ -312,7 +312,7 @@ class Coordinator:
         self._desk.outcome[:] = outcome
         with explained(self.policy.name):
             alarm = int(_observe(self._scheduler, self._desk, t))
-        self._round, self._planned = t, False
+        self._round, self._planned = t, False  # learnt, even if a rule was broken
         if not -1 <= alarm < self.n_channels:
             raise broken_rule(self.policy.name, t, self._desk, alarm)
         return None if alarm < 0 else alarm

@@ -142,7 +142,7 @@ def _segment_lengths(
 
     Examples
     --------
-    >>> segment_lengths(10, 3, 1, None)
+    >>> _segment_lengths(10, 3, 1, None)
     array([3, 3, 4])
     """
     if n_segments > rounds:

@@ -211,8 +211,8 @@ def reproduce(
     for piece in experiment.pieces():
         path = check_writable(folder / f"{piece.key}.nc")
         known = path.exists()
-        if known:
-            _load(piece, path)
+        if known:  # an interrupted command resumes here
+            _load(piece, path)  # refuses a file with other settings
         else:
             result = piece.make(machine or Machine())
             if result.attrs.get("format") not in _FORMATS:

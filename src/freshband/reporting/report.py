@@ -69,7 +69,7 @@ def write_report(
     target = check_writable(folder / "report.html" if out is None else out)
     if target.suffix.lower() not in (".html", ".htm"):
         raise ParameterError(f"the name of a report must end in .html, got {target.name!r}")
-    parts, shown, left_out = _gather(root)
+    parts, shown, left_out = _gather(root)  # slow, so it follows all checks
     if not parts:
         what = "no file *.nc, no run, no verdicts and no picture"
         raise FileError(left_out[0] if left_out else f"{root} holds no result: {what}")

@@ -93,7 +93,7 @@ def run_block(
     rng, states, means = lend(rng), lend(states), lend(means)
     for i in range(len(states)):
         t += 1
-        reveal(scheduler, means[i], states[i])
+        reveal(scheduler, means[i], states[i])  # only oracles use it
         if not plan_round(scheduler, matching, desk, rng, t):
             return t, -1
         for j in range(len(desk.assignment)):

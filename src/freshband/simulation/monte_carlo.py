@@ -124,7 +124,7 @@ def simulate(
         seed=check_seed(seed),
         points=whole_number("points", points, at_least=1),
     )
-    plan.check()
+    plan.check()  # before any run begins, so that mistakes show at once
     where = open_backend(backend, workers=threads, address=address)
     began = time.perf_counter()
     records = _run_all(plan, where, progress)
@@ -290,7 +290,7 @@ def _play_run(plan: _Plan, run: int, *, yardsticks: bool = True) -> _Record:
     everybody = [*plan.policies, *oracles.values()]
     hindsight = None
     if any(_selection(policy) == "fixed" for policy in everybody):
-        air = open_air(plan.model, plan.rounds, plan.seed, run)  # first pass over the same air
+        air = open_air(plan.model, plan.rounds, plan.seed, run)  # first pass: best set in hindsight
         hindsight = np.zeros(plan.model.n_channels)
         for _, size in _blocks(plan):
             hindsight += air.block(size).states.sum(axis=0)
@@ -298,7 +298,7 @@ def _play_run(plan: _Plan, run: int, *, yardsticks: bool = True) -> _Record:
     air = open_air(plan.model, plan.rounds, plan.seed, run)
     for t, size in _blocks(plan):
         states, means = air.block(size)
-        for player in players:
+        for player in players:  # all on one block, while it is in the cache
             player.play(t, states, means)
     own = players[: len(plan.policies)]
     return _Record(
@@ -320,7 +320,7 @@ def _trim(tally: Tally) -> Tally:
 def _run_all(plan: _Plan, backend: Backend, progress: bool) -> list[_Record]:
     records: list[_Record | None] = [None] * plan.runs
     with _progress_bar(progress) as bar:
-        if isinstance(backend, ThreadBackend):
+        if isinstance(backend, ThreadBackend):  # once, before all threads need it
             _compile(plan, bar)
         task = bar.add_task("simulating", total=plan.runs)
         try:
