@@ -259,7 +259,7 @@ def _race(turns: int, flower: Path | None, pfl: Path | None) -> dict[str, Any]:
         for rival, contestant in rivals.items():
             apart = _distance(rivals["plain loop"].first, contestant.first, problem.weights)
             if apart > _NEAR:
-                raise RuntimeError(f"{rival} computes something else: off by {apart:.1e} of a round")
+                raise RuntimeError(f"{rival} computes something else: {apart:.1e} of a round off")
     plain, best = seconds["plain loop"], seconds["freshband, 2 workers"]
     return {
         "rows": {
