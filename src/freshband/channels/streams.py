@@ -1,9 +1,9 @@
 """Streams of blocks: success rates or states, given piece by piece, read in blocks of any size.
 
-A model describes its air as an iterator of *pieces*, arrays of shape (rounds of the piece,
-n_channels) whose sizes do not depend on how the air is read; a constant regime is one row
-broadcast over its rounds and costs no memory. `MeansStream` cuts the pieces into blocks, draws the
-states and notes where the means change.
+A model describes the channel environment (*air*) as an iterator of *pieces*, arrays of shape
+(rounds of the piece, n_channels) whose sizes do not depend on how it is read; a constant regime is
+one row broadcast over its rounds and costs no memory. `MeansStream` cuts the pieces into blocks,
+draws the states and records where the means change.
 """
 
 from __future__ import annotations

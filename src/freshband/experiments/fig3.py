@@ -31,11 +31,11 @@ _PAPER: Final = {  # accuracy at round 250 of adaptive matching, in percent
 @final
 @dataclass(frozen=True)
 class Fig3(Trained):
-    """Fig. 3: test accuracy over rounds: two data sets, two airs, four schedulers.
+    """Fig. 3: test accuracy over rounds: two data sets, two kinds of channels, four schedulers.
 
-    CIFAR-10 with the eight-layer CNN and CIFAR-100 with ResNet-18, Dirichlet 0.5; piecewise air
-    with N = 30, M = 20 and GLR-CUCB, extremely non-stationary air with N = 6, M = 4 and M-Exp3.
-    Ours is `bayes` with the paper's matching and the best rule of `freshband.experiments.rules`.
+    CIFAR-10 with the eight-layer CNN and CIFAR-100 with ResNet-18, Dirichlet 0.5;
+    piecewise channels with N = 30, M = 20 and GLR-CUCB, extremely non-stationary ones with N = 6,
+    M = 4 and M-Exp3. Ours is `bayes` with the paper's matching and the best rule of `rules`.
 
     **Deviations.** What the paper leaves open (E20) was chosen once, by the accuracy of random
     scheduling alone: see `freshband.experiments._choice`. The scale ``quick`` trains on the digits.

@@ -66,7 +66,7 @@ class Fig4(Trained):
     """Fig. 4: cumulative AoI variance `Σ V_t / M` over rounds, from the runs of Fig. 3.
 
     How well channels can be learned depends on how fast they change, which the paper does not state
-    for its extreme air. So the ages alone are also simulated, with many runs: on the piecewise air,
+    for its extreme ones. So the ages alone are also simulated, with many runs: on piecewise ones,
     on six channels from almost constant ones to means that last five rounds on average, and under
     jammers.
 

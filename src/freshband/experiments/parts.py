@@ -28,7 +28,7 @@ class Parts(Trained):
     paper's round and with the rule that `freshband.experiments.rules` found best, to separate the
     two effects. Half of the runs are those of Fig. 3.
 
-    CIFAR-100 takes long: its piecewise air and the paper's learner on it are left out.
+    CIFAR-100 takes long: its piecewise channels and the paper's learner on it are left out.
     """
 
     title = "What scheduling gives, and what the rule for lost updates"

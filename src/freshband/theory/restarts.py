@@ -39,7 +39,7 @@ def age_sum_bound(
     worst: ArrayLike,
     variant: Variant = "corrected",
 ) -> Bound:
-    """Return an upper bound on the sum of a client's expected ages in stationary air (Lemma 3).
+    """Return an upper bound on a client's summed expected ages, stationary channels (Lemma 3).
 
     `Σ_t E[a_i(t)] <= ⌈T/M⌉ Σ_φ E[a | φ] + W Δ (n B + 1/μ_min)`, where the benchmark takes turns on
     the M best channels (`rotation_age`), `Δ = μ_1 - μ_min`, `W <= 1/μ_M` is the largest weight of
