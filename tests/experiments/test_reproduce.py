@@ -145,7 +145,7 @@ def check_report(folder: Path, claims: list[dict[str, Any]]) -> None:
     for claim in claims:
         assert claim["what"] in page
         assert claim["why"] in page
-    assert "keeps totals" in page or "keeps means" in page  # and how to compute the rest
+    assert "holds totals" in page or "holds means" in page  # and how to compute the rest
 
 
 @pytest.mark.parametrize("name", SIMULATED)
