@@ -6,12 +6,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP_INSTALL := pip install --quiet --quiet --disable-pip-version-check
 
-# Passed on: make test PYTEST_ARGS="-k glr", make bench BENCH_ARGS="--quick".
+# Extra arguments: make test PYTEST_ARGS="-k glr", make bench BENCH_ARGS="--quick".
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=worksteal
 
-# Without the advertisements of mkdocs' plugins for its successors.
+# The variables silence the plugins' advertisements for successors of mkdocs.
 MKDOCS := NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs
 
 .DEFAULT_GOAL := help
@@ -30,20 +30,20 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "freshband needs Python 3.11 or newer, and '$(PYTHON)' is not:" >&2; \
 		$(PYTHON) --version >&2; \
-		echo "name another one, such as: make setup PYTHON=python3.12" >&2; exit 1; }
+		echo "specify another one, such as: make setup PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m $(PIP_INSTALL) --constraint constraints.txt --editable '.[dev]'
 	@touch $(STAMP)
 
-test: lint ## Lint, then run all tests and doctests, but those of test-deployment
+test: lint ## Lint, then run all tests and doctests except those of test-deployment
 	$(PYTEST) -m 'not deployment' $(PYTEST_ARGS)
 
-# oneDNN, which torch convolves with, has other code there. Tests that kill runs train no other way.
-test-avx2: setup ## Run the training tests once more, as on a CPU without AVX-512 (two minutes)
+# oneDNN, which computes torch's convolutions, has separate code for it.
+test-avx2: setup ## Run the training tests as on a CPU without AVX-512 (two minutes)
 	ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) -m 'not deployment and not slow' -k 'not killed' \
 		tests/federated tests/flower $(PYTEST_ARGS)
 
-# One at a time, in one process: most of them share a federation.
+# In one process, one after another, because most of them share a federation.
 test-deployment: setup ## Run the tests with real Flower servers and nodes (some minutes)
 	$(BIN)/python -m pytest -m deployment $(PYTEST_ARGS)
 
@@ -57,7 +57,7 @@ format: setup ## Format the code and repair what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-demo: setup ## Train on digits with three policies over the same air: a table, results/demo.png and demo.nc
+demo: setup ## Train on digits with three policies over the same channels: a table, results/demo.png and demo.nc
 	@mkdir -p results
 	$(BIN)/freshband compare --policies random,glr-cucb+priority,bayes+priority \
 		--dataset digits --set partition.alpha=0.1 --clients 20 --rounds 100 --runs 3 --seed 0 \
@@ -70,13 +70,13 @@ demo-schedulers: setup ## Compare schedulers on the paper's Fig. 2(a): results/s
 		--clients 2 --rounds 20000 --runs 20 --seed 0 --log \
 		--plot results/schedulers.png --out results/schedulers.nc
 
-docs: setup ## Build the documentation into site/, with every warning an error
+docs: setup ## Build the documentation into site/; warnings are errors
 	$(MKDOCS) build --strict
 
 docs-serve: setup ## Show the documentation on this machine while editing it
 	$(MKDOCS) serve
 
-wheel-check: setup ## Build sdist and wheel, install the wheel in a clean environment, try it from outside
+wheel-check: setup ## Build sdist and wheel, install the wheel in a clean environment and try it there
 	@set -eu; here=$$(pwd); tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
 	$(BIN)/python -m build --no-isolation --outdir "$$tmp/dist" . > "$$tmp/build.log" 2>&1 || { \
 		cat "$$tmp/build.log"; exit 1; }; \
@@ -97,13 +97,13 @@ wheel-check: setup ## Build sdist and wheel, install the wheel in a clean enviro
 bench: setup ## Run the benchmarks and print their tables
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
-coverage: setup ## Run the tests without the compiler, so that coverage sees the kernels' lines
+coverage: setup ## Run the tests without the compiler, so that coverage includes the kernels
 	NUMBA_DISABLE_JIT=1 $(PYTEST) -m 'not deployment' --cov --cov-report=term $(PYTEST_ARGS)
 
 # torch stays at its version unless TORCH names another: results of training depend on it. Its local
-# build suffix, such as +cpu, is left out: any build of that version will do.
+# build suffix, such as +cpu, is left out: any build of that version works.
 TORCH ?= $(shell sed -n 's/^torch==//p' constraints.txt)
-lock: ## Write constraints.txt anew from the newest versions that fit pyproject.toml
+lock: ## Rewrite constraints.txt with the newest versions that pyproject.toml allows
 	@set -eu; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
 	$(PYTHON) -m venv "$$tmp/venv"; \
 	"$$tmp/venv/bin/python" -m $(PIP_INSTALL) '.[dev]' 'torch==$(TORCH)'; \

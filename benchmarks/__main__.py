@@ -43,7 +43,7 @@ def _smpybandits(python: Path, exact: bool, repeats: int) -> dict[str, Any]:
         },
         repeats,
     )
-    # its cost depends on how long histories grow, so the mean over some instances is compared
+    # the cost depends on the length of histories, so the mean over some instances is compared
     moving = statistics.mean(theirs("lazy", seed, 6) for seed in range(5))
     plain = statistics.mean(theirs("plain", seed, 6) for seed in range(5))
     still = statistics.mean(theirs("lazy", seed, 1) for seed in range(2))
@@ -62,20 +62,20 @@ def _smpybandits(python: Path, exact: bool, repeats: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, print, and with ``--write`` keep what was measured."""
+    """Measure, print, and with ``--write`` save the measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "parts",
         nargs="*",
-        help=f"parts to run: {', '.join(PARTS)} (default all but flower, real processes that need "
-        "the machine to themselves for a quarter of an hour)",
+        help=f"parts to run: {', '.join(PARTS)} (default all but flower, which needs "
+        "an otherwise idle machine for a quarter of an hour)",
     )
-    parser.add_argument("--repeats", type=int, default=40, help="turns of each timing")
+    parser.add_argument("--repeats", type=int, default=40, help="repetitions of each timing")
     parser.add_argument("--peers", type=Path, help="Python with changepoint-online, focus-cpt")
     parser.add_argument("--smpybandits", type=Path, help="Python with SMPyBandits")
     parser.add_argument("--flower", type=Path, help="Python with flwr[simulation] and torch")
     parser.add_argument("--pfl", type=Path, help="Python with pfl[pytorch]")
-    parser.add_argument("--exact", action="store_true", help="also its exact test (15 minutes)")
+    parser.add_argument("--exact", action="store_true", help="also the exact test (15 minutes)")
     parser.add_argument("--write", action="store_true", help="update results.json and the docs")
     args = parser.parse_args()
     unknown = set(args.parts) - set(PARTS)
@@ -109,7 +109,7 @@ def main() -> None:
         from benchmarks import flower  # it needs flwr
 
         results["flower"] = flower.table()
-    if GPU_RESULTS.exists():  # measured elsewhere, by benchmarks.gpu
+    if GPU_RESULTS.exists():  # measured separately, by benchmarks.gpu
         results["gpu"] = json.loads(GPU_RESULTS.read_text())
     page = write_page(results, Path("docs/benchmarks.md") if args.write else None)
     results.pop("gpu", None)

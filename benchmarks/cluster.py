@@ -1,7 +1,7 @@
 """Ray against threads on this machine: ``python -m benchmarks.cluster``.
 
-The same runs on both backends in turn, on a Ray that runs already; and what a task, and what
-travels with one, costs. The numbers of the documentation's page on clusters come from here.
+Times the same runs on both backends in turn, with Ray already running, and measures the cost of a
+task and of its data. The numbers of the documentation's page on clusters come from here.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def main() -> None:
         policies = [parse_policy(name) for name in POLICIES]
         plan = _Plan(build("fig2"), policies, 2, 20_000, 4, 3, points)
         sent, back = len(pickle.dumps(plan)), len(pickle.dumps(_play_run(plan, 0)))
-        print(f"{points} points: {sent:,} bytes sent once, {back:,} come back of a run")
+        print(f"{points} points: {sent:,} bytes sent once, {back:,} returned per run")
     empty = ray.remote(lambda number: number)
     ray.get([empty.remote(i) for i in range(100)])
     began = time.perf_counter()
     ray.get([empty.remote(i) for i in range(1000)])
     print(f"an empty task: {time.perf_counter() - began:.2f} ms")
-    print("| runs | rounds | threads, s | Ray, s | Ray's throughput of threads' |")
+    print("| runs | rounds | threads, s | Ray, s | throughput of Ray relative to threads |")
     print("| ---: | ---: | ---: | ---: | ---: |")
     for runs, rounds in ((60, 20_000), (400, 20_000), (40, 200_000)):
         took = interleave(

@@ -1,4 +1,4 @@
-"""What a round costs an engineer who embeds the coordinator."""
+"""The cost of a round of the embedded coordinator."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def _scan_one(sums: Any, n: int) -> float:
 
 
 def _numpy_scan_one(sums: NDArray[np.int64], n: int) -> float:
-    """Return the same, computed with whole arrays."""
+    """Return the same, computed with NumPy arrays."""
     s = np.arange(1, n)
     left, right = sums[1:n] / s, (sums[n] - sums[1:n]) / (n - s)
     mean = sums[n] / n
@@ -70,7 +70,7 @@ def _stream(n: int) -> NDArray[np.int64]:
 
 
 def _peers(python: Path, n: int) -> dict[str, float]:
-    """Time detectors of another environment; microseconds an observation by name."""
+    """Time detectors of another environment; microseconds per observation by name."""
     script = Path(__file__).with_name("peer_detectors.py")
     done = subprocess.run(
         [python, script, str(n)], capture_output=True, text=True, check=True, timeout=600
@@ -79,7 +79,7 @@ def _peers(python: Path, n: int) -> dict[str, float]:
 
 
 def table(repeats: int, peers: Path | None) -> dict[str, Any]:
-    """Return nanoseconds an observation against the length of the stream."""
+    """Return nanoseconds per observation against the length of the stream."""
     rows: dict[str, dict[str, float]] = {}
     for n in _LENGTHS:
         outcomes = _stream(n)

@@ -1,8 +1,8 @@
-"""What a round costs over Flower: ``python -m benchmarks.flower [--deployment]``.
+"""The cost of a round over Flower: ``python -m benchmarks.flower [--deployment]``.
 
 The same training on digits three ways: in one process (`Federation`), in Flower's simulation
 engine, and as real processes over TLS on this machine. The first round, in which processes start,
-is left out; so is looking at the test set. The scheduler's share of a round is planning and
+and evaluations on the test set are left out. The scheduler's share of a round is planning and
 learning from acknowledgements; it is measured in simulation and in deployment.
 """
 
@@ -102,18 +102,18 @@ def deployment(clients: int, rounds: int) -> Row:
             project.write(f"eval-every = {rounds}\n")
         log: list[str] = []
         with Deployment(app, clients) as federation:
-            # Twenty clients on two cores may need minutes to say who they are.
+            # Twenty clients on two cores may need minutes to register.
             code = federation.run({"out": str(out), "wait-for-clients": 900.0}, tell=log.append)
         if code:
             raise RuntimeError("\n".join(["the run failed:", *log[-20:]]))
         result = load_training(out / "result.nc")
     if result.trained.values[0] < clients:
-        raise RuntimeError("some client was not there in the first round")
+        raise RuntimeError("some client was absent in the first round")
     return _row(result.seconds.values.tolist(), result.scheduler_seconds.values.tolist())
 
 
 def _row(seconds: Sequence[float], scheduler: Sequence[float]) -> Row:
-    """Return medians, without the first round and the last, which looks at the test set."""
+    """Return medians, without the first round and the last, which evaluates the test set."""
     return {
         "round_s": statistics.median(seconds[1:-1]),
         "scheduler_s": statistics.median(scheduler[1:-1]),
@@ -128,7 +128,7 @@ def table(
     Returns
     -------
     dict
-        By number of clients and way: seconds of a round, and of the scheduler in it.
+        By number of clients and mode: seconds per round, and of the scheduler in it.
     """
     rows: dict[str, dict[str, Row]] = {}
     for number in clients:
@@ -145,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--clients", type=int, nargs="+", default=CLIENTS)
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--deployment", action="store_true", help="also real processes: minutes")
+    parser.add_argument("--deployment", action="store_true", help="also real processes (minutes)")
     parser.add_argument("--deployment-rounds", type=int, default=6)
     parser.add_argument("--play", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)

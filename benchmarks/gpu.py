@@ -2,9 +2,9 @@
 
 Times a round of 20 clients, five steps of 64 images each: the sequential loop, plain
 ``torch.func.vmap``, and `GraphedClients` both ways, of which "mapped" first compiles for some
-minutes. Beside them stands a roofline: the time the layers would take if each did nothing but its
-products at the rate of a large matrix product, or nothing but read and write its arrays at the rate
-of a large copy, whichever takes longer. Both rates are measured.
+minutes. The roofline beside them is the time that the layers would take if each only computed its
+products at the rate of a large matrix product, or only read and wrote its arrays at the rate of a
+large copy, whichever takes longer. Both rates are measured.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _shapes(module: nn.Module, shape: tuple[int, ...]) -> Iterator[tuple[nn.Modu
 
 
 def vmapped(module: nn.Module, dataset: Dataset, batches: torch.Tensor) -> Callable[[], object]:
-    """Return a round as one would write it with ``torch.func``."""
+    """Return a round written with plain ``torch.func``."""
     start = {name: value.detach() for name, value in module.named_parameters()}
 
     def loss(

@@ -1,4 +1,4 @@
-"""How things are timed: interleaved, so that a busy machine slows all rows alike."""
+"""Interleaved timing, so that a busy machine slows all rows alike."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def interleave(
     Parameters
     ----------
     actions : mapping
-        What to time; each is called with the number of the repeat.
+        The actions to time; each is called with the number of the repetition.
     repeats : int
-        Measured turns.
+        The number of measured turns.
     warm_up : int
-        Turns before, which are not measured: compilation, caches.
+        The number of turns before, for compilation and caches; they are not measured.
     """
     seconds: dict[str, list[float]] = {name: [] for name in actions}
     for turn in range(-warm_up, repeats):

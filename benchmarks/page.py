@@ -21,8 +21,8 @@ def _simulation(part: dict[str, Any]) -> str:
         "## Simulation\n\n"
         "The air is the channel environment. The lower limit is the time it takes to draw the air, "
         "`rng.random((T, N)) < means`: no simulation can be faster. "
-        f"{part['setting']}; a run opens the air, draws it, plays the policy, ages "
-        f"the clients and measures. Drawing the air alone takes {air:.1f} ns per round.\n\n"
+        f"{part['setting']}; a run opens the air, draws it, runs the policy, updates "
+        f"the ages and measures. Drawing the air alone takes {air:.1f} ns per round.\n\n"
         + _table(
             ["policy", "ns per round", "times the air"],
             [
@@ -129,19 +129,19 @@ def _training(part: dict[str, Any]) -> str:
     small, crowd = part["small"], part["crowd"]
     return (
         "## Training on a CPU\n\n"
-        f"{part['setting']}. The plain loop is the obvious program: one client after another, a "
+        f"{part['setting']}. The plain loop is the simplest program: one client after another, a "
         "deep copy of the model for each, `torch.optim.SGD`, one thread. All begin with the same "
         "weights and batches, and after the first round the models differ by at most a thousandth "
         "of the distance that the round moved them. Flower trains two clients at a time with Ray, "
-        "pfl one; rounds of freshband are whole, with scheduling, checks and aggregation.\n\n"
+        "pfl one; rounds of freshband are complete, with scheduling, checks and aggregation.\n\n"
         f"{race}\n\n"
         "A round's multiplications alone, on two threads, take "
-        f"{part['limit_s']:.2f} s as products of 1024×1024 matrices, the best this machine does, "
-        f"and {part['im2col_s']:.2f} s in the sizes im2col makes of the convolutions: freshband "
+        f"{part['limit_s']:.2f} s as products of 1024×1024 matrices, the best this machine can do, "
+        f"and {part['im2col_s']:.2f} s in the matrix sizes of im2col: freshband "
         f"with two workers runs at {part['share_of_limit']:.0%} of the former. Valuing "
         "every client's contribution, including leave-one-out errors, adds "
         f"{part['contribution_share']:.0%} to a round.\n\n"
-        "Smaller runs; rows without a remark are training alone:\n\n"
+        'Smaller runs; rows without "with" are training alone:\n\n'
         + _table(
             ["run", "per round"],
             [
@@ -179,13 +179,13 @@ def _gpu(part: dict[str, Any]) -> str:
         "## Training on a GPU\n\n"
         f"{part['device']}, torch {part['torch']}; 20 clients, five steps of 64 images of 3×32×32. "
         "The sequential loop trains one client after another with torch's own kernels, "
-        "channels-last. The roofline adds up, layer by layer, the larger of multiplications over "
-        f"the rate measured ({part['ceilings']['bf16'] / 1e12:.0f} TFLOP/s in bf16, "
-        f"{part['ceilings']['tf32'] / 1e12:.0f} in tf32) and bytes over the bandwidth measured "
-        f"({part['ceilings']['copy'] / 1e12:.1f} TB/s). `kernels` is what `auto` picks for these "
-        "models, `mapped` for modules of one's own. Measured with `python -m benchmarks.gpu`.\n\n"
+        "channels-last. The roofline sums over layers the larger of two times: products at "
+        f"the measured rate ({part['ceilings']['bf16'] / 1e12:.0f} TFLOP/s in bf16, "
+        f"{part['ceilings']['tf32'] / 1e12:.0f} in tf32), and bytes at the measured bandwidth "
+        f"({part['ceilings']['copy'] / 1e12:.1f} TB/s). `auto` chooses `kernels` for these "
+        "models and `mapped` for your own modules. Measured with `python -m benchmarks.gpu`.\n\n"
         + _table(
-            ["model and way", "ms per round", "times faster than the loop", "× roofline"], rows
+            ["model and path", "ms per round", "times faster than the loop", "× roofline"], rows
         )
         + "\n\nFewer clients cost less: with 1, 5, 10 and 20, a round of cnn8 takes "
         + ", ".join(f"{small[f'{n} clients']:.1f}" for n in (1, 5, 10, 20))
@@ -260,7 +260,7 @@ _SECTIONS = {
 
 
 def write_page(results: dict[str, Any], path: Path | None) -> str:
-    """Return the page, and write it where asked to."""
+    """Return the page, and write it to ``path`` if one is given."""
     machine = results["machine"]
     versions = ", ".join(f"{name} {machine[name]}" for name in ("python", "numpy", "numba"))
     head = (

@@ -1,6 +1,6 @@
 """Runs in Flower's environment: rounds of its simulation engine, one for each line it reads.
 
-Arguments: the folder of the problem, and how many clients to train at a time. Prints ``ready``,
+Arguments: the folder of the problem, and the number of clients trained at a time. Prints ``ready``,
 then ``seconds S`` for each round; the model after the first is left in ``flower.npz``.
 """
 
@@ -12,10 +12,10 @@ from pathlib import Path
 os.environ |= {
     "FLWR_TELEMETRY_ENABLED": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
-    "PYTHONPATH": str(Path(__file__).parent),  # where the processes it starts find plain_loop
+    "PYTHONPATH": str(Path(__file__).parent),  # so that child processes find plain_loop
 }
 
-import numpy as np  # after what it must not report
+import numpy as np  # after the settings above
 import plain_loop
 import ray
 import torch
@@ -51,14 +51,14 @@ class Stepped(FedAvg):
     """Federated averaging that waits for a line before every round."""
 
     def configure_train(self, server_round, arrays, config, grid):
-        """Begin a round when told to."""
+        """Begin a round after reading a line."""
         if server_round == 1:
             while len(list(grid.get_node_ids())) < len(plain_loop.read_once(FOLDER).batches):
                 time.sleep(0.1)
             print("ready", flush=True)
         if not sys.stdin.readline():
             ray.shutdown()
-            os._exit(0)  # the simulation cannot be left otherwise
+            os._exit(0)  # the simulation cannot be ended otherwise
         self.began = time.perf_counter()
         return super().configure_train(server_round, arrays, config, grid)
 
@@ -74,7 +74,7 @@ class Stepped(FedAvg):
 
 @server_app.main()
 def serve(grid: Grid, context: Context) -> None:
-    """Average for ever."""
+    """Run federated averaging until the input ends."""
     begin = ArrayRecord(plain_loop.read_once(FOLDER).model().state_dict())
     Stepped(fraction_evaluate=0.0).start(grid, begin, num_rounds=ROUNDS)
 

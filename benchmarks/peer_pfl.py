@@ -32,18 +32,18 @@ n_clients, n_steps, batch_size = problem.batches.shape
 
 
 class Module(torch.nn.Module):
-    """The plain model with the loss pfl asks for."""
+    """The plain model with the loss that pfl needs."""
 
     def __init__(self) -> None:
         super().__init__()
         self.model = problem.model()
 
     def loss(self, images, labels):
-        """Return what to minimise."""
+        """Return the loss to minimise."""
         return torch.nn.functional.cross_entropy(self.model(images), labels)
 
     def metrics(self, images, labels):
-        """Measure nothing."""
+        """Return no metrics."""
         return {}
 
 
@@ -56,13 +56,13 @@ class Stepped(TrainingProcessCallback):
         self.began = time.perf_counter()
 
     def on_train_begin(self, *, model):
-        """Say that all is set up."""
+        """Report that everything is set up."""
         print("ready", flush=True)
         self._wait()
         return Metrics()
 
     def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):
-        """End a round, and begin the next when told to."""
+        """End a round, and begin the next after reading a line."""
         print("seconds", time.perf_counter() - self.began, flush=True)
         if central_iteration == 0:
             state = {name: w.numpy() for name, w in module.model.state_dict().items()}
@@ -83,7 +83,7 @@ data = FederatedDataset(
 FederatedAveraging().run(
     algorithm_params=NNAlgorithmParams(
         central_num_iterations=100_000,
-        evaluation_frequency=1_000_000,  # at first only: that round is not timed
+        evaluation_frequency=1_000_000,  # only in the first round, which is not timed
         train_cohort_size=n_clients,
         val_cohort_size=None,
     ),

@@ -1,7 +1,7 @@
-"""Federated averaging as people write it: one client after another, in plain PyTorch.
+"""Federated averaging in plain PyTorch, one client after another.
 
-The yardstick of the training benchmarks, and the part that the peers' scripts share with it; it
-imports torch and numpy alone, because those scripts run in other environments.
+The baseline of the training benchmarks, and the code that the peers' scripts share with it; it
+imports only torch and numpy, because those scripts run in other environments.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WIDTHS = (32, 64, 128)
 
 
 def plain_cnn8() -> nn.Sequential:
-    """Return the eight layers in the order of the textbooks: convolution, ReLU, pooling."""
+    """Return the eight layers in the usual order: convolution, ReLU, pooling."""
     layers: list[nn.Module] = []
     inputs = 3
     for width in WIDTHS:
@@ -50,9 +50,9 @@ class Problem:
         Normalised.
     labels : tensor of int64, shape (n,)
     batches : tensor of int64, shape (clients, steps, batch)
-        Samples of every step.
+        The samples of every step.
     weights : dict of arrays
-        The model everybody begins with.
+        The initial model of all contestants.
     """
 
     images: torch.Tensor
@@ -78,7 +78,7 @@ class Problem:
         return cls(weights=weights, **parts)
 
     def model(self) -> nn.Sequential:
-        """Return the model everybody begins with."""
+        """Return the initial model of all contestants."""
         model = plain_cnn8()
         model.load_state_dict({name: torch.from_numpy(w) for name, w in self.weights.items()})
         return model
@@ -86,7 +86,7 @@ class Problem:
 
 @functools.cache
 def read_once(folder: Path) -> Problem:
-    """Read the problem once in a process."""
+    """Read the problem once per process."""
     return Problem.read(folder)
 
 

@@ -1,4 +1,4 @@
-"""The fused loop against the mere drawing of the air, scheduler by scheduler."""
+"""The fused loop against drawing the air (channel environment) alone, by scheduler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ N_CHANNELS, CLIENTS, ROUNDS, BREAKPOINTS = 5, 2, 20_000, 5
 
 
 def draw_air(rounds: int = ROUNDS, n_channels: int = N_CHANNELS) -> Callable[[int], object]:
-    """Return the yardstick: one comparison of uniforms with the means, nothing learned."""
+    """Return the baseline: one comparison of uniforms with the means, without learning."""
     model = build("piecewise", n_channels=n_channels, n_breakpoints=BREAKPOINTS)
     means = open_air(model, rounds, seed=0).block(rounds).means
     rng = np.random.default_rng(0)

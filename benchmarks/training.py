@@ -1,8 +1,8 @@
 """Training on a CPU: a round of ours against a plain loop, Flower and pfl doing the same work.
 
 Twenty clients with 500 images of 3×32×32 pixels each, the eight-layer CNN, five steps of 32
-images. Everybody begins with the same weights and, in the first round, takes the same batches;
-the models after it must agree. The contestants then play rounds in turn.
+images. All contestants begin with the same weights and, in the first round, use the same batches;
+the models after it must agree. The contestants then run rounds in turn.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ __all__ = ["crowd", "table"]
 CLIENTS, SAMPLES, STEPS, BATCH = 20, 500, 5, 32
 _FOR_EVER = 100_000  # rounds
 _CROWD = 1000
-_NEAR = 1e-3  # of the way a round moves the model: how far two contestants may be apart
+_NEAR = 1e-3  # largest difference between contestants, relative to the change of a round
 
 Weights = dict[str, np.ndarray[Any, Any]]
 
 
 def _settings(n_clients: int, **more: Any) -> Training:
-    """Return a run in which everybody trains in every round, and nobody looks at the test set."""
+    """Return a run in which all clients train in every round, without evaluations."""
     return Training(
         clients=n_clients,
         rounds=_FOR_EVER,
@@ -60,7 +60,7 @@ def _weights(module: torch.nn.Module) -> Weights:
 
 
 def _problem(dataset: Dataset, federation: Federation) -> Problem:
-    """Return what a federation is about to do in its first round."""
+    """Return the work of a federation's first round."""
     chosen = federation.settings
     batches = Batches(chosen.seed, chosen.run, STEPS, BATCH)
     drawn = [
@@ -91,7 +91,7 @@ class _Ours:
 
 
 class _Plain:
-    """The plain loop, with so many torch threads."""
+    """The plain loop with a number of torch threads."""
 
     def __init__(self, problem: Problem, threads: int) -> None:
         self.problem, self.threads, self.model = problem, threads, problem.model()
@@ -104,7 +104,7 @@ class _Plain:
 
 
 class _Peer:
-    """A script in another environment that plays a round for each line it gets."""
+    """A script in another environment that runs a round for each line it reads."""
 
     def __init__(self, python: Path, name: str, folder: Path, *arguments: str) -> None:
         script = Path(__file__).with_name(f"peer_{name}.py")
@@ -153,7 +153,7 @@ def _torch_threads(number: int) -> Iterator[None]:
 
 
 def _distance(one: Weights, other: Weights, begin: Weights) -> float:
-    """Return how far two models are apart, as a share of how far the round moved the first."""
+    """Return the distance of two models, relative to the distance the first has moved."""
     apart = max(float(np.abs(one[name] - other[name]).max()) for name in begin)
     moved = max(float(np.abs(one[name] - begin[name]).max()) for name in begin)
     return apart / moved
@@ -170,7 +170,7 @@ def _products() -> list[tuple[int, int, int]]:
         for channels in (inputs, width):
             pixels, patch = BATCH * side * side, 9 * channels
             found += [(pixels, patch, width), (width, pixels, patch)]
-            if channels != 3:  # nobody needs the gradient with respect to the images
+            if channels != 3:  # no gradient with respect to the images
                 found.append((pixels, width, patch))
         inputs, side = width, side // 2
     for size, outputs in ((inputs * side * side, 128), (128, 10)):
@@ -179,7 +179,7 @@ def _products() -> list[tuple[int, int, int]]:
 
 
 def _multiply(sizes: list[tuple[int, int, int]], times: int) -> Callable[[int], None]:
-    """Return products of these sizes, all of them so many times, shared by two threads."""
+    """Return products of these sizes, each computed ``times`` times, on two threads."""
 
     def half() -> None:
         torch.set_num_threads(1)
@@ -259,7 +259,7 @@ def _race(turns: int, flower: Path | None, pfl: Path | None) -> dict[str, Any]:
         for rival, contestant in rivals.items():
             apart = _distance(rivals["plain loop"].first, contestant.first, problem.weights)
             if apart > _NEAR:
-                raise RuntimeError(f"{rival} computes something else: {apart:.1e} of a round away")
+                raise RuntimeError(f"{rival} computes something else: {apart:.1e} of a round off")
     plain, best = seconds["plain loop"], seconds["freshband, 2 workers"]
     return {
         "rows": {
@@ -290,7 +290,7 @@ def _small(turns: int) -> dict[str, Any]:
 
 
 def _crowd() -> dict[str, Any]:
-    """Run a thousand clients in a process of their own, for its peak memory."""
+    """Run a thousand clients in a separate process, to measure its peak memory."""
     code = "from benchmarks.training import crowd; crowd()"
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -304,7 +304,7 @@ def _crowd() -> dict[str, Any]:
 
 
 def crowd() -> None:
-    """Print the bytes of a process with nothing loaded, its peak, and seconds a round."""
+    """Print the bytes of an empty process, its peak, and seconds per round."""
     empty = _peak_bytes()
     dataset = load_dataset("synthetic", shape=(1, 8, 8), n_train=60 * _CROWD, n_test=100)
     settings = _settings(_CROWD, model="small-cnn", contribution="paper")
@@ -314,6 +314,6 @@ def crowd() -> None:
 
 
 def _peak_bytes() -> int:
-    """Return the most memory this process ever had; `getrusage` would count its parent's too."""
+    """Return the peak memory of this process; `getrusage` would include its parent's."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))

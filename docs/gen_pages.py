@@ -2,8 +2,8 @@
 
 One page for each registered scheduler, channel model, matching, server rule and experiment, a table
 of each kind, one page for each other module of the package, the commands' options and the
-changelog. A new file in ``schedulers/`` gets its page here without a line of documentation besides
-its docstring.
+changelog. A new file in ``schedulers/`` gets its page here; it needs no documentation besides its
+docstring.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RST = re.compile(r":(math|class|func|meth|mod|ref):`|^\s*\.\. (\[|math|note)|^\s
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of thing with a registry: where its pages go and how it is typed."""
+    """A kind of thing with a registry: where its pages go and how to specify it."""
 
     folder: str
     title: str
@@ -43,16 +43,16 @@ KINDS = (
         folder="schedulers",
         title="Schedulers",
         module="freshband.schedulers.base",
-        intro="A scheduler decides which channels are used this round, and learns from what came "
-        "through. [How to choose a scheduler](../choosing.md) compares them.",
+        intro="A scheduler decides which channels are used in a round, and learns from the "
+        "outcomes. [How to choose a scheduler](../choosing.md) compares them.",
         usage="freshband simulate --channels piecewise --policies {name} --clients 2",
     ),
     Kind(
         folder="channels",
         title="Channels",
         module="freshband.channels.base",
-        intro="A channel model is what the air does: a success rate for every channel in every "
-        "round, and the states drawn from it. All policies and the oracle meet the same air.",
+        intro="A channel model defines the air, the channel environment: the success rates "
+        "and states of all channels in every round. All policies and the oracle meet the same air.",
         usage="freshband simulate --channels {name} --policies glr-cucb --clients 2",
     ),
     Kind(
@@ -67,9 +67,9 @@ KINDS = (
         folder="experiments",
         title="Experiments",
         module="freshband.experiments.base",
-        intro="An experiment says what to compute, what is claimed and what to draw; "
-        "[Reproduction](../reproduction.md) shows what came out.\n\n"
-        '??? example "An experiment of your own is one file"\n\n'
+        intro="An experiment defines what to compute, what is claimed and what to draw; "
+        "[Reproduction](../reproduction.md) shows the results.\n\n"
+        '??? example "Your own experiment is one file"\n\n'
         '    ```python\n    --8<-- "examples/my_experiment.py"\n    ```',
         usage="freshband reproduce {name} --scale quick --out reproduction",
     ),
@@ -77,7 +77,7 @@ KINDS = (
         folder="algorithms",
         title="Server rules",
         module="freshband.federated.algorithms.base",
-        intro="A server rule decides what becomes of the updates that arrived. `average` and "
+        intro="A server rule decides how arrived updates change the model. `average` and "
         "`eager` are wrappers, which change any rule: write them after it with a plus sign, such "
         "as `fedbuff+average`. [Training](../training.md) says more.",
         usage="freshband train --algorithm {name}",
@@ -116,7 +116,7 @@ def write_kind(kind: Kind) -> set[str]:
             "      show_bases: false",
             "      show_root_heading: false",
             "",
-            "## How to ask for it",
+            "## How to use it",
             "",
             *usage(kind, name, thing, owner),
         )
@@ -125,7 +125,7 @@ def write_kind(kind: Kind) -> set[str]:
 
 
 def usage(kind: Kind, name: str, thing: Any, owner: Any) -> Iterator[str]:
-    """Yield how a thing is typed, and its presets with their default matchings."""
+    """Yield how to specify a thing, and its presets with their default matchings."""
     yield from ("```shell", kind.usage.format(name=name), "```", "")
     yield from ("```python", f"from {owner.__module__} import {owner.__qualname__}", "```", "")
     if hasattr(thing, "needs"):
@@ -196,12 +196,12 @@ def module_table(modules: Iterable[str], package: str = "") -> list[str]:
 
 
 def is_package(module: str) -> bool:
-    """Return whether a module has others in it."""
+    """Return whether a module is a package."""
     return SOURCES.joinpath(*module.split(".")).is_dir()
 
 
 def module_page(module: str) -> list[str]:
-    """Return a module's docstring and members; of a package those that are defined in it."""
+    """Return a module's docstring and members; of a package, the members defined in it."""
     options = ["      heading_level: 2", "      show_root_heading: false"]
     if is_package(module):
         own = [name for name, thing in exports(module).items() if thing.__module__ == module]

@@ -1,6 +1,6 @@
-"""Link the errata that docstrings cite, such as ``E6``, and look at what became of the pages.
+"""Link the errata that docstrings cite, such as ``E6``, and check the generated pages.
 
-What is found wrong is a warning, and with ``--strict`` ends the build.
+A problem is a warning, which ends the build with ``--strict``.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from mkdocs.utils import get_relative_url
 ERRATA = Path(__file__).parent / "errata.md"
 LOG = logging.getLogger("mkdocs.hooks")  # a warning here fails a strict build
 _GENERATED = ("schedulers/", "channels/", "matchings/", "algorithms/", "experiments/", "api/")
-MOST_OBJECTS = 60  # documented on one page: with more nobody finds anything
+MOST_OBJECTS = 60  # documented on one page, so that it stays readable
 
 
 @event_priority(-200)  # after literate-nav, which reads them
 def on_files(files: Files, **_: Any) -> None:
-    """Keep the lists that navigation is made of from becoming pages."""
+    """Exclude the navigation lists from the pages."""
     for file in files:
         if file.name == "SUMMARY":
             file.inclusion = InclusionLevel.EXCLUDED
@@ -58,7 +58,7 @@ def on_page_content(html: str, *, page: Any, **_: Any) -> str:
 
 
 def complaints(html: str) -> Iterator[str]:
-    """Yield what is wrong with a page."""
+    """Yield the problems of a page."""
     text = re.sub(r"<(pre|code)\b.*?</\1>", "", html, flags=re.DOTALL)
     if "&gt;&gt;&gt;" in text or re.search(r"<blockquote>\s*<blockquote>", text):
         yield "an example that begins with >>> is not code; docstrings need a section Examples"

@@ -16,7 +16,7 @@ POLICIES = {"bayes": "#009E73", "glr-cucb:fresh": "#D55E00"}
 
 
 def main(picture: str) -> None:
-    """Run both on the same channel states and draw their estimates for each channel."""
+    """Run both schedulers on the same channel states and draw their estimates for each channel."""
     block = open_air("fig3-extreme", rounds=ROUNDS, seed=1).block(ROUNDS)
     figure = Figure(figsize=(8.0, 5.0), layout="constrained")
     panels = figure.subplots(SHOWN, 1, sharex=True, sharey=True)

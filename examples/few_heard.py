@@ -1,10 +1,10 @@
-"""What the server should do if few updates arrive: take their mean, or keep each one's own weight.
+"""What the server should do if few updates arrive: take their mean, or keep each update's weight.
 
 Four clients send over channels that change all the time; about two get through per round. The mean
-of what arrived (``renorm``, the paper's rule) is compared with giving each update its own weight
-(``fixed``), for little and much local work, and for clients with similar and with different data.
-The further a client's model moves away during local training, the more it hurts to follow a single
-one.
+of the updates that arrived (``renorm``, the paper's rule) is compared with giving each update its
+own weight (``fixed``), for little and much local work, and for clients with similar and with
+different data. The further a client's model moves during local training, the more it hurts to
+follow a single client.
 
     python examples/few_heard.py [RUNS]
 

@@ -1,4 +1,4 @@
-"""An uplink and a client's hook for a real link: three interfaces of a gateway.
+"""An uplink and a client hook for a real link: three interfaces of a gateway.
 
 The server's part decides what "delivered" means. Here an update is delivered if it arrived before
 the deadline; if an interface was down for maintenance, the outcome is unknown and does not count
@@ -22,10 +22,10 @@ INTERFACES = ("wlan0", "wwan0", "eth1")
 
 
 class GatewayUplink:
-    """An update is delivered if it came in time; over an interface under repair it is unknown."""
+    """Updates in time are delivered; the outcome is unknown on an interface under repair."""
 
     n_channels = len(INTERFACES)
-    waits = True  # a round also waits for updates overdue from earlier rounds
+    waits = True  # a round also waits for overdue updates of earlier rounds
     resends = True  # and asks their clients to send again, on the channel of this round
 
     def __init__(self, deadline: float) -> None:
@@ -68,7 +68,7 @@ def main() -> None:
         arrived = np.array([works[k] and k not in uplink.under_repair for k in assignment])
         coordinator.observe(uplink.acknowledge(round, assignment, arrived))
         heard[assignment[arrived]] += 1
-    print("updates heard:", dict(zip(INTERFACES, heard.astype(int).tolist(), strict=True)))
+    print("updates received:", dict(zip(INTERFACES, heard.astype(int).tolist(), strict=True)))
     print("rates learned:", coordinator.channel_means.round(2).tolist())
     context = Context(1, 1, {"partition-id": 0}, RecordDict(), {})
     use_interface(0, context, run=lambda command, check: print("would run:", *command))

@@ -1,4 +1,4 @@
-"""A channel model of your own in one file: channels that are good in turn.
+"""Your own channel model in one file: channels that take turns being good.
 
 freshband --import examples/my_channels.py simulate --channels shifts --policies random,glr-cucb
 """
@@ -33,7 +33,7 @@ class Shifts(Parameters):
 
     Notes
     -----
-    **Deviations.** None: the paper does not have it.
+    **Deviations.** Not in the paper.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""An experiment of your own in one file: the oldest client first, or any.
+"""Your own experiment in one file: the oldest client first, or random matching.
 
 freshband --import examples/my_experiment.py reproduce oldest-first --out mine
 """
@@ -50,7 +50,7 @@ class OldestFirst(Experiment):
         ]
 
     def claims(self, results: Results) -> Sequence[Claim]:
-        """Judge, run by run, whether the variance is lower; "-": no paper says so."""
+        """Judge, run by run, whether the variance is lower; "-": not a statement of the paper."""
         found = []
         for n_clients, result in zip(self.clients, results.values(), strict=True):
             drawn, oldest = (result.cumulative_variance.sel(policy=name) for name in POLICIES)

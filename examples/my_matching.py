@@ -1,4 +1,4 @@
-"""A matching of your own in one file: the youngest client first.
+"""Your own matching in one file: the youngest client first.
 
 freshband --import examples/my_matching.py simulate --policies glr-cucb,glr-cucb+youngest
 """
@@ -16,7 +16,7 @@ __all__ = ["Youngest", "YoungestState"]
 
 
 class YoungestState(NamedTuple):
-    """Room to sort in; the name of the class must be unique."""
+    """Scratch space for sorting; the name of the class must be unique."""
 
     clients: NDArray[np.int64]  # (M,)
 
@@ -48,7 +48,7 @@ class Youngest(Parameters):
 
     Notes
     -----
-    **Deviations.** None: the paper does not have it.
+    **Deviations.** Not in the paper.
 
     Examples
     --------

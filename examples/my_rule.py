@@ -1,4 +1,4 @@
-"""A server rule of your own in one file: the median of what arrived, number by number.
+"""Your own server rule in one file: the coordinate-wise median of the updates that arrived.
 
 freshband --import examples/my_rule.py train --algorithm median --set algorithm.server_lr=0.5
 """
@@ -17,7 +17,7 @@ __all__ = ["Median"]
 @register("median")
 @final
 class Median(Rule):
-    """Move by the median of the updates, number by number: `w <- w - η_s η median_i G_i`.
+    """Move by the coordinate-wise median of the updates: `w <- w - η_s η median_i G_i`.
 
     A few broken or malicious clients cannot pull the model far away.
 
@@ -28,7 +28,7 @@ class Median(Rule):
 
     Notes
     -----
-    **Deviations.** None: the paper does not have it.
+    **Deviations.** Not in the paper.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class Median(Rule):
     server_lr: Annotated[float, Field(gt=0)] = 1.0
 
     def apply(self, model: torch.Tensor, memory: Any, arrivals: Arrivals) -> Moved:
-        """Move the model, in place; return each update's step and the number of versions passed."""
+        """Move the model in place; return each update's step and the number of new versions."""
         step = self.server_lr * arrivals.client_lr
         if arrivals.clients:
             rows = torch.stack([arrivals.updates[client] for client in arrivals.clients])

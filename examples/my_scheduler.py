@@ -1,4 +1,4 @@
-"""A scheduler of your own in one file: epsilon-greedy.
+"""Your own scheduler in one file: epsilon-greedy.
 
 freshband --import examples/my_scheduler.py simulate --policies random,epsilon-greedy,glr-cucb
 """
@@ -51,7 +51,7 @@ def _update(
     scheduler: EpsilonGreedyState, t: int, assignment: Any, outcome: Any, overridden: Any
 ) -> int:
     absorb(scheduler.counts, t, assignment, outcome)
-    return -1  # the channel a change was detected on, if this policy looked for changes
+    return -1  # no change detected: this policy does not look for changes
 
 
 @register("epsilon-greedy")
@@ -68,7 +68,7 @@ class EpsilonGreedy(Parameters):
 
     Notes
     -----
-    **Deviations.** None: the paper does not have it.
+    **Deviations.** Not in the paper.
 
     Examples
     --------

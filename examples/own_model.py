@@ -1,4 +1,4 @@
-"""Train a model of your own on data of your own, over channels of your own.
+"""Train your own model on your own data, over your own channels.
 
 Nothing is registered: the model, the data, its partition and the channel model are plain objects.
 

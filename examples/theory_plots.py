@@ -32,14 +32,14 @@ def blank(columns: int = 1, width: float = 6.4) -> tuple[Figure, list]:
 
 
 def simulate(channels: object, policies: object, **options: object):
-    """Run a simulation quietly, and only a little of it in tests."""
+    """Run a simulation without a progress bar, and with few rounds in tests."""
     if QUICK:
         options["runs"] = min(options["runs"], 3)
     return freshband.simulate(channels, policies, progress=False, **options)
 
 
 def ages() -> Figure:
-    """Lemma 2: the expected age round by round, printed and true, and 500 clients' mean."""
+    """Lemma 2: the expected age in each round, printed and corrected, and 500 clients' mean."""
     means = np.repeat([0.3, 0.8, 0.1, 0.5], [15, 10, 20, 15])
     crowd = 500
     air = Table(means=np.repeat(means[:, None], crowd, axis=1))
@@ -75,7 +75,7 @@ def flat_quadratic(axes) -> None:
     axes.semilogy(t, literal.value, "--", color=COLOURS[1], label="bound as printed")
     axes.semilogy(t, corrected.value, color=COLOURS[0], label="corrected bound")
     axes.semilogy(t, gap * (1 - step * slope) ** (2 * t), "k:", label="actual")
-    axes.set(xlabel="round", ylabel="F(w) − F*", title="everybody always gets through")
+    axes.set(xlabel="round", ylabel="F(w) − F*", title="all clients always get through")
     axes.legend(frameon=False, fontsize=8)
 
 
@@ -129,7 +129,7 @@ def convergence() -> Figure:
 
 
 def cost_law() -> Figure:
-    """Draw what a round on a channel worse by 0.2 costs, by the age it begins with."""
+    """Draw the cost of a round on a channel worse by 0.2, by the age before it."""
     best, worse, horizon = 0.5, 0.3, 40
     ages_before = np.arange(1, 9)
     n = 2_000 if QUICK else 200_000
@@ -162,7 +162,7 @@ def cost_law() -> Figure:
 
 
 def lower_bounds() -> Figure:
-    """Theorem 2 on the air of its proof: what policies lose there, and what none can avoid."""
+    """Theorem 2 on the channels of its proof: the regret of policies, and the lower bound."""
     horizons = np.array([50, 100, 200, 400, 800])
     figure, (axes,) = blank()
     policies = ["random", "cucb", "thompson"]
@@ -265,7 +265,7 @@ PICTURES: dict[str, Callable[[], Figure]] = {
 
 
 def main(folder: Path, names: list[str]) -> None:
-    """Draw the pictures named, or all of them."""
+    """Draw the named pictures, or all of them."""
     for name in names or PICTURES:
         path = folder / f"theory-{name}.png"
         save_figure(PICTURES[name](), path)

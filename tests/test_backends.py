@@ -121,7 +121,7 @@ def test_the_users_own_schedulers_are_known_there(cluster: None, tmp_path: Path)
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ParameterError, match="backend must be 'threads' or 'ray', got 'spark'"):
         open_backend("spark")  # type: ignore[arg-type]  # on purpose
-    with pytest.raises(ParameterError, match="address is that of a Ray cluster"):
+    with pytest.raises(ParameterError, match="address is the address of a Ray cluster"):
         open_backend("threads", address="auto")
     with pytest.raises(ParameterError, match="gpus must be a number >= 0"):
         open_backend("ray", gpus=-1)

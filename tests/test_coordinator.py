@@ -211,7 +211,7 @@ def test_planning_twice(unchanged: Callable[[Coordinator], None]) -> None:
     coordinator = started(rounds=3)
     coordinator.plan()
     unchanged(coordinator)
-    with refused(SequenceError, r"round 4 is planned already \(see \.pending\): observe it first"):
+    with refused(SequenceError, r"round 4 is already planned \(see \.pending\): observe it first"):
         coordinator.plan()
 
 
@@ -360,7 +360,7 @@ def test_options_are_checked() -> None:
 def test_options_next_to_a_ready_policy_are_not_dropped() -> None:
     ready = parse_policy("glr-cucb", {"delta": 0.01})
     assert Coordinator(ready, 2, 4).policy is ready
-    with refused(ParameterError, r"options go with the name of a policy, got \['delta'\] next to"):
+    with refused(ParameterError, r"options need a policy given by name, got \['delta'\] with"):
         Coordinator(ready, 2, 4, options={"delta": 0.1})
 
 

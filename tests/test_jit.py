@@ -274,5 +274,5 @@ def test_a_read_only_installation_works(tmp_path: Path, writable: bool) -> None:
         assert tried.stdout.strip() == "2 []"
         assert list(home.rglob("*.nbi"))
     else:
-        assert tried.stdout.startswith("2 ['no folder for compiled code can be written")
+        assert tried.stdout.startswith("2 ['no folder for compiled code is writable")
         assert tried.stdout.count("NUMBA_CACHE_DIR") == 1

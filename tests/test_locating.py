@@ -34,7 +34,7 @@ def test_a_file_that_is_gone_is_found_near_the_result(
     there.touch()
     found, notes = find_again({"path": saved, "wrap": True}, home)
     assert found == {"path": str(there), "wrap": True}
-    assert notes == [f"{saved} is gone, {there} is used in its place"]
+    assert notes == [f"{saved} is missing, {there} is used instead"]
 
 
 def test_what_is_found_nowhere_stays_as_it_is() -> None:

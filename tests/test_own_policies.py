@@ -189,9 +189,9 @@ def test_one_that_keeps_the_rules_is_not() -> None:
 def test_compiled_code_does_not_reach_outside_arrays(fault: int) -> None:
     """Neither the user's kernels nor those of the package on arrays the user made too short."""
     play("random")  # the package's kernels are compiled without checks for their own states
-    with pytest.raises(RuleError, match="policy 'faulty' reached outside an array"):
+    with pytest.raises(RuleError, match="policy 'faulty' used an index outside an array"):
         play("faulty", fault=fault)
-    with pytest.raises(RuleError, match="policy 'faulty' reached outside an array"):
+    with pytest.raises(RuleError, match="policy 'faulty' used an index outside an array"):
         freshband.simulate(
             "piecewise", ["faulty"], rounds=50, runs=1, policy_options={"faulty": {"fault": fault}}
         )

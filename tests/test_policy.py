@@ -236,7 +236,7 @@ def test_an_aware_policy_needs_the_scheduler_to_tell_means(
     monkeypatch.setattr(schedulers, "_things", dict(schedulers._things))
     schedulers.register("meanless")(Meanless)
     Coordinator("meanless", n_clients=2, n_channels=3).plan()
-    message = f"policy 'meanless\\+{token}' is AoI-aware by its scheduler's means, but "
+    message = f"policy 'meanless\\+{token}' needs its scheduler's means for \\+aa, but "
     with refused(ParameterError, message + "MeanlessState registers no version of 'means'"):
         Coordinator(f"meanless+{token}", n_clients=2, n_channels=3)
     with refused(ParameterError, message):

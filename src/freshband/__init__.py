@@ -1,4 +1,4 @@
-"""freshband: fresh updates over channels nobody can trust.
+"""freshband: fresh updates over unreliable channels.
 
 Examples
 --------

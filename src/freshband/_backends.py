@@ -21,7 +21,7 @@ from freshband.parameters import whole_number
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
 
-_RETRIES = 5  # of a task whose process was killed
+_RETRIES = 5  # for a task whose process was killed
 
 
 class Backend(Protocol):
@@ -30,10 +30,10 @@ class Backend(Protocol):
     def compute(
         self, call: Callable[[_Item], _Found], items: Sequence[_Item], stop: Event | None = None
     ) -> Iterator[tuple[int, _Found]]:
-        """Yield (position of the item, ``call(item)``) as they finish, in any order.
+        """Yield (position of the item, ``call(item)``) as calls finish, in any order.
 
-        If it ends early, by an error or because the caller stops, ``stop`` is set and calls that
-        have not begun are cancelled.
+        If an error occurs or the caller stops early, ``stop`` is set and calls that have not begun
+        are cancelled.
         """
         ...
 
@@ -47,7 +47,7 @@ def open_backend(
 ) -> Backend:
     """Return a backend by name.
 
-    ``workers`` is the number of calls at a time on this machine, by default one per core; a running
+    ``workers`` is the number of parallel calls on this machine, by default one per core; a running
     Ray cluster has its own number. ``address`` is that of a Ray cluster, such as ``"auto"`` or
     ``"ray://host:10001"``; by default one is started here and ended afterwards. ``gpus`` is the
     share of a GPU that a call takes on Ray, such as 0.25.
@@ -57,9 +57,9 @@ def open_backend(
     if name != "threads":
         raise ParameterError(f"backend must be 'threads' or 'ray', got {name!r}")
     if address is not None:
-        raise ParameterError("address is that of a Ray cluster: use backend='ray' with it")
+        raise ParameterError("address is the address of a Ray cluster: use it with backend='ray'")
     if gpus:
-        raise ParameterError("gpus is what a run takes on Ray: use backend='ray' with it")
+        raise ParameterError("gpus is the share of a GPU per run on Ray: use it with backend='ray'")
     return ThreadBackend(workers=workers)
 
 
@@ -91,7 +91,7 @@ class ThreadBackend:
 
 @final
 class RayBackend:
-    """Ray tasks; one whose process dies is tried again, up to five times.
+    """Ray tasks; a task whose process dies is repeated, up to five times.
 
     A task takes one core and ``gpus`` of a GPU, and makes a few calls. It imports the files given
     by ``--import`` from the same path.
@@ -139,7 +139,7 @@ class RayBackend:
     def _connect(self, ray: Any) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        os.environ.setdefault("RAY_worker_niceness", "0")  # by default Ray's workers yield to all
+        os.environ.setdefault("RAY_worker_niceness", "0")  # by default they have low priority
         own = {"num_cpus": self.workers, "include_dashboard": False}
         try:
             ray.init(
@@ -166,7 +166,7 @@ def _share(items: int, cores: float) -> int:
 
 
 def _run(packed: bytes, files: list[str], items: list[Any]) -> list[Any]:
-    """Make calls in another process, which may not know the user's own files yet."""
+    """Make calls in another process, which may not have imported the user's files yet."""
     ray: Any = importlib.import_module("ray")
     for path in files:
         import_file(Path(path))
@@ -183,5 +183,5 @@ def _fetch(ray: Any, done: Any) -> Any:
         raise
     except ray.exceptions.WorkerCrashedError:
         raise FreshbandError(
-            f"a run was given up: its process died {_RETRIES + 1} times, perhaps for want of memory"
+            f"a run failed: its process died {_RETRIES + 1} times, perhaps for lack of memory"
         ) from None

@@ -1,8 +1,8 @@
-"""The one place that writes files: each is complete or not there, and durable.
+"""The one place that writes files: each is complete or absent, and durable.
 
-A file is written beside its target under a random name, synced to the disk, and put in place in one
-step. So a killed process, a full disk or a power cut leaves the old file or the new one, and
-several threads and processes may write the same file at once: the last one wins.
+A file is written beside its target under a random name, synced to the disk, and renamed atomically.
+So a killed process, a full disk or a power cut leaves the old file or the new one, and several
+threads and processes may write the same file at once: the last one wins.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from freshband.errors import FileError, reason
 from freshband.parameters import file_path
 
-_SCRATCH: Final = ".freshband-"  # then 16 random digits and the name, whose ending names a format
+_SCRATCH: Final = ".freshband-"  # then 16 random digits and the name, whose ending is the format
 
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
@@ -57,11 +57,11 @@ def check_appendable(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Lend an empty scratch file that replaces ``path`` in one step, or vanishes on failure.
+    """Yield an empty scratch file that atomically replaces ``path``, or is removed on failure.
 
-    Missing folders are made. The scratch file has the same ending, which may name a format. A file
-    that is replaced keeps its mode, and a symbolic link keeps pointing where it did. Raises
-    `FileError` if the file cannot be written; what was there before stays.
+    Missing folders are created. The scratch file has the same ending, which may select a format. A
+    replaced file keeps its mode, and a symbolic link its target. Raises `FileError` if the file
+    cannot be written; an existing file is then unchanged.
     """
     target = file_path("path", path)
     _nearest_folder(target)
@@ -75,7 +75,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             scratch.chmod(stat.S_IMODE(place.stat().st_mode))
         _sync(scratch)
         scratch.replace(place)
-        with suppress(OSError):  # not every system can bring a folder to the disk
+        with suppress(OSError):  # not every system can sync a folder
             _sync(place.parent)
     except OSError as error:
         raise FileError(f"cannot write {target}: {reason(error)}") from None
@@ -101,9 +101,9 @@ def make_folder(folder: Path) -> None:
 
 
 def sweep(folder: Path, *older: str) -> None:
-    """Remove half-written files of killed processes from a folder that nobody else writes to.
+    """Remove half-written files of killed processes from a folder with no other writer.
 
-    ``older`` are patterns of the names that the first version gave such files.
+    ``older`` are name patterns of such files from the first version.
     """
     for pattern in (f"{_SCRATCH}*", *older):
         for path in folder.glob(pattern):
@@ -112,7 +112,7 @@ def sweep(folder: Path, *older: str) -> None:
 
 
 def _open_scratch(place: Path) -> Path:
-    """Make a new scratch file; a link that somebody put there is not followed."""
+    """Make a new scratch file without following a link that already exists there."""
     most = 255 - len(_SCRATCH) - 17  # file names are limited in bytes
     ending = os.fsdecode(os.fsencode(place.name)[-most:])
     scratch = place.with_name(f"{_SCRATCH}{secrets.token_hex(8)}.{ending}")

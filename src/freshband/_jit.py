@@ -1,9 +1,10 @@
-"""Where numba meets the package: verbs, kernels and compiled entry points.
+"""The interface to numba: verbs, kernels and compiled entry points.
 
 A *verb* is a generic function that dispatches on the type of its first argument, a ``NamedTuple``
 of arrays: statically in compiled code, by a dictionary in plain Python. A *kernel* is a helper that
-verbs call. An *entry point* is what Python calls: compiled once per combination of state types and
-cached on disk, which functions passed as arguments or closures would not be.
+verbs call. An *entry point* is a function that Python calls. It is compiled once per combination of
+state types and cached on disk, which is impossible for functions passed as arguments and for
+closures.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from freshband.errors import RuleError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Division by zero gives inf or nan as in numpy arrays: kernels trust their input, never raise.
 _OURS = __name__.partition(".")[0] + "."
-_CALLERS = ("coordinator.py", "_loop.py", "_rounds.py")  # call verbs: no mistake is found there
-_STALE = 3600.0  # seconds after which what older sources left in the cache is removed
+_CALLERS = ("coordinator.py", "_loop.py", "_rounds.py")  # not where an error comes from
+_STALE = 3600.0  # seconds after which cache entries of older sources are removed
+# Division by zero gives inf or nan, as in numpy arrays; kernels never raise.
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 
@@ -47,7 +48,7 @@ def cold(function: F) -> F:
 
 
 class Verb(Protocol):
-    """A generic function that state types register their versions of."""
+    """A generic function for which state types register their versions."""
 
     def __call__(self, state: Any, /, *args: Any) -> Any: ...
 
@@ -97,7 +98,7 @@ _owners: dict[str, type] = {}
 
 
 def _claim_name(state_type: type) -> None:
-    """Refuse two state types of one name, by which alone numba's dispatcher tells them apart."""
+    """Refuse two state types of one name, because numba's dispatcher compares only names."""
     owner = _owners.setdefault(state_type.__name__, state_type)
     if owner is not state_type:
         raise TypeError(
@@ -144,13 +145,13 @@ def explained(policy: str) -> Iterator[None]:
         raise RuleError(f"policy {policy!r} cannot be compiled: {_gist(str(error))}") from error
     except IndexError as error:
         raise RuleError(
-            f"policy {policy!r} reached outside an array: {error}; with NUMBA_DISABLE_JIT=1 "
+            f"policy {policy!r} used an index outside an array: {error}; with NUMBA_DISABLE_JIT=1 "
             "Python shows where"
         ) from error
 
 
 def _gist(message: str) -> str:
-    """Return in one line what the compiler complains of, which follows the last "(step: ...)"."""
+    """Return the compiler's complaint, which follows the last "(step: ...)", in one line."""
     plain = re.sub(r"\x1b\[\d*m", "", message)
     complaint = plain.rpartition("(step: ")[2].partition("\n")[2] or plain
     what = next(filter(None, map(str.strip, complaint.splitlines())), "no reason given")
@@ -189,7 +190,7 @@ def _fingerprint() -> str:
 def _keyed(locator: type[Any]) -> type[Any]:
     """Return a numba cache locator whose folder is keyed by the package's sources.
 
-    A stamp in the index would not do: numba unpickles the index, classes included, before it looks.
+    A stamp in the index would be too late: numba unpickles the index, classes included, first.
     """
 
     class Keyed(locator):  # type: ignore[misc]
@@ -211,7 +212,7 @@ def _open_cache(function: Callable[..., Any]) -> Any:
     """Return a disk cache, or none where no folder for it can be written."""
     try:
         return _PackageCache(function)
-    except RuntimeError:  # what numba raises when no folder will do
+    except RuntimeError:  # numba found no writable folder
         _warn_once()
         return caching.NullCache()
 
@@ -219,8 +220,8 @@ def _open_cache(function: Callable[..., Any]) -> Any:
 @functools.cache
 def _warn_once() -> None:
     warnings.warn(
-        "no folder for compiled code can be written, so every process compiles again, in some "
-        "seconds per policy; set NUMBA_CACHE_DIR to a folder that can",
+        "no folder for compiled code is writable, so every process compiles again, which takes "
+        "seconds per policy; set NUMBA_CACHE_DIR to a writable folder",
         RuntimeWarning,
         stacklevel=2,
     )
@@ -242,7 +243,7 @@ class _PackageCache(caching.FunctionCache):  # type: ignore[misc]
 
     def save_overload(self, sig: Any, data: Any) -> None:
         if _all_ours(sig):
-            with contextlib.suppress(OSError):  # a full disk or a vanished folder: go on without
+            with contextlib.suppress(OSError):  # full disk, missing folder: no cache
                 super().save_overload(sig, data)
 
 
@@ -275,7 +276,7 @@ def _apart(kind: Any) -> Any:
 def is_ours(state: Any) -> bool:
     """Whether a state is made of the package's types alone: known when a kernel is compiled.
 
-    Tests hold what such states do, so compiled rounds need not check it; plain Python checks all.
+    Tests cover such states, so compiled rounds need not check them; plain Python checks all.
     """
     return False
 
@@ -310,8 +311,8 @@ def _lend(typing_context: Any, value: Any) -> Any:
 def lend(value: Any) -> Any:
     """Return ``value`` with its arrays stripped of reference counts.
 
-    Called once at an entry point, whose caller keeps the arrays alive: counting every array up and
-    down in every round would cost more than the round itself.
+    Called once at an entry point, whose caller keeps the arrays alive: counting references to every
+    array in every round would cost more than the round itself.
     """
     return value
 

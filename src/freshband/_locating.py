@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-_FILES: Final = ("path", "data_dir")  # options of channels and data sets that name what is on disk
+_FILES: Final = ("path", "data_dir")  # options of channels and data sets that are paths
 
 
 def absolute(value: object) -> object:
@@ -26,8 +26,8 @@ def with_absolute_files(options: Mapping[str, Any]) -> dict[str, Any]:
 def find_again(options: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], list[str]]:
     """Return options with missing files looked for near a result, and notes on those found.
 
-    A missing file is taken from the result's folder or the one above, under the relative path that
-    was saved or its bare name. What is not found is left as it is.
+    A missing file is looked for in the result's folder and the one above, under the saved relative
+    path or its bare name. An option whose file is not found stays as it is.
     """
     found, notes = dict(options), []
     for key in _FILES:
@@ -40,7 +40,7 @@ def find_again(options: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any]
         there = next((each for each in near if _is_there(each)), None)
         if there is not None:
             found[key] = str(there)
-            notes.append(f"{value} is gone, {there} is used in its place")
+            notes.append(f"{value} is missing, {there} is used instead")
     return found, notes
 
 

@@ -38,7 +38,7 @@ def unpack(form: str, data: bytes, source: str) -> tuple[dict[str, Any], dict[st
         text, expected = str(arrays.pop("header")), str(arrays.pop("checksum"))
         header: dict[str, Any] = json.loads(text)
         found = header["format"]
-    except Exception:  # by design of the archive formats anything can come up
+    except Exception:  # archive readers may raise any exception
         raise FileError(f"{source} is damaged or not a {form.split()[-2]}'s file") from None
     if found != form:
         raise FileError(f"{source} must have the format {form!r}, got {shown(found)}")

@@ -1,4 +1,4 @@
-"""Files of the user's own: imported by path, and listed, so that other processes import them."""
+"""The user's own files: imported by path, and listed, so that other processes import them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def imported_files() -> tuple[Path, ...]:
 
 
 def imports_to_keep() -> dict[str, str]:
-    """Return what a saved result says of the files imported so far; empty if there are none."""
+    """Return the imported files as an attribute of results; empty if there are none."""
     return {"imported": json.dumps([str(path) for path in _imported])} if _imported else {}
 
 
 @contextmanager
 def made_with(source: object, kept: Mapping[str, Any]) -> Iterator[None]:
-    """Let the error about an unknown name list the files that were imported for ``source``.
+    """Add the files that were imported for ``source`` to an error about an unknown name.
 
-    ``kept`` is what was saved with it; ``source`` is None if nothing was saved.
+    ``kept`` are the saved attributes of ``source``, which is None if nothing was saved.
     """
     try:
         yield
@@ -43,16 +43,16 @@ def made_with(source: object, kept: Mapping[str, Any]) -> Iterator[None]:
             raise
         if not missing:
             raise UnknownNameError(
-                f"{error} (a name of your own in {source} needs its file again: --import FILE.py)"
+                f"{error} (if {source} uses your own code, import its file again: --import FILE.py)"
             ) from None
         told = " ".join(f"--import {shlex.quote(name)}" for name in missing)
         raise UnknownNameError(
-            f"{source} was made with 'freshband {told}': give that again ({error})"
+            f"{source} was made with 'freshband {told}': use these options again ({error})"
         ) from None
 
 
 def import_file(path: Path) -> None:
-    """Import a file of the user's from any folder, once; raises `FileError` where that fails."""
+    """Import a user's file from any folder, once; raises `FileError` if that fails."""
     name, whole = path.stem, path.resolve()
     if whole in _imported:
         return

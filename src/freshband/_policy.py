@@ -33,7 +33,7 @@ class Policy:
     matching: matchings.Matching
     matching_name: str
     aware: str | None = None  # "per_client", "sum" or None
-    options: dict[str, Any] = field(default_factory=dict)  # what is set beyond the preset
+    options: dict[str, Any] = field(default_factory=dict)  # settings beyond the preset
 
     @property
     def needs_contributions(self) -> bool:
@@ -42,7 +42,7 @@ class Policy:
 
     @property
     def has_detector(self) -> bool:
-        """Whether the scheduler's state holds a detector's."""
+        """Whether the scheduler's state contains a detector's state."""
         state = self.scheduler.start(1, 2, np.random.default_rng(0), 1000)
         return any(push.knows(type(part)) for part in _nested(state))
 
@@ -55,7 +55,7 @@ class Policy:
         if self.aware is not None:
             if not means.knows(type(state)):
                 raise ParameterError(
-                    f"policy {self.name!r} is AoI-aware by its scheduler's means, but "
+                    f"policy {self.name!r} needs its scheduler's means for +aa, but "
                     f"{type(state).__name__} registers no version of 'means': leave out +aa"
                 )
             state = _aoi_aware.wrap(state, self.aware, n_clients, n_channels)
@@ -77,7 +77,7 @@ def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -
     if isinstance(text, Policy):
         if given:
             raise ParameterError(
-                f"options go with the name of a policy, got {sorted(given)} next to a ready "
+                f"options need a policy given by name, got {sorted(given)} with a ready "
                 f"{text.name!r}"
             )
         return text
@@ -106,8 +106,8 @@ def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -
 def has_detector(text: str, options: Mapping[str, Any] | None, alarms: int) -> bool:
     """Return whether a policy that raised this number of alarms looks for changes.
 
-    A policy of a user's own may not be known here, and may detect changes in its own way: then the
-    alarms decide. What follows an ``@`` does not concern the policy.
+    A user's own policy may be unknown here and may detect changes in its own way: then the number
+    of alarms decides. The part after an ``@`` is not about the policy and is ignored.
     """
     if alarms > 0:
         return True

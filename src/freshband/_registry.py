@@ -1,7 +1,7 @@
-"""Names for things: one registry per kind, such as schedulers and channel models.
+"""Registries of names: one per kind, such as schedulers and channel models.
 
-A registry imports every module of its package on first use, so adding a thing is adding a file
-that registers it; user code registers from its own modules in the same way.
+A registry imports every module of its package on first use, so that adding a scheduler means adding
+a file that registers it; user code registers from its own modules in the same way.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from freshband.errors import ParameterError, UnknownNameError, nearest, shown
 
 _Thing = TypeVar("_Thing")
 
-_RESERVED = frozenset(":+,.= \t\n")  # what separates names in policies and settings
+_RESERVED = frozenset(":+,.= \t\n")  # these separate names in policies and settings
 
 
 class Registry(Generic[_Thing]):
@@ -51,7 +51,7 @@ class Registry(Generic[_Thing]):
 
         def enter(thing: _Thing) -> _Thing:
             if not thing.__module__.startswith(f"{self._package}."):
-                self._load()  # a name of the package's own is taken, even before it is asked for
+                self._load()  # so that names of the package are taken from the start
             known = self._things.get(name)
             if known is not None and getattr(known, "__module__", 0) != thing.__module__:
                 raise ParameterError(f"{self.kind} {name!r} is registered already, by {known!r}")
@@ -93,7 +93,7 @@ class Registry(Generic[_Thing]):
             raise ParameterError(f"{wanted}, got {shown(given)}{hint}")
         if options:
             raise ParameterError(
-                f"parameters go with the name of a {self.kind}, got {sorted(options)} next to a "
+                f"parameters need a {self.kind} given by name, got {sorted(options)} with a "
                 f"ready {type(given).__name__}"
             )
         return given
@@ -119,5 +119,5 @@ class Registry(Generic[_Thing]):
             for module in pkgutil.iter_modules(package.__path__, self._package + "."):
                 importlib.import_module(module.name)
         except BaseException:
-            self._loaded = False  # half a registry would look like a whole one
+            self._loaded = False  # a partly filled registry would look complete
             raise

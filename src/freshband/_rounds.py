@@ -20,7 +20,7 @@ from freshband.states import not_saved
 
 
 class Desk(NamedTuple):
-    """What lies on the server's desk during a round, for M clients and N channels."""
+    """The arrays of one round on the server, for M clients and N channels."""
 
     ages: NDArray[np.int64]  # (M,) a_i(t), equation (8)
     priorities: NDArray[np.float64]  # (M,) from training; zeros without
@@ -53,15 +53,15 @@ def open_desk(n_clients: int, n_channels: int, client_scores: bool = False) -> D
 def plan_round(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> bool:
     """Select channels, rank them, match, override: fills ``desk.assignment`` for round t.
 
-    Returns whether the plan keeps the rules; `broken_rule` says which one it does not. A plan that
-    breaks one must not be used: other kernels take channel numbers as they are.
+    Returns whether the plan keeps the rules; `broken_rule` names the one it breaks. A plan that
+    breaks a rule must not be used, because other kernels do not check channel numbers.
     """
     for j in range(len(desk.overridden)):
         desk.overridden[j] = 0
-        if not is_ours(matching):  # those of the package write every place
+        if not is_ours(matching):  # matchings of the package write all entries
             desk.assignment[j] = -1
     select(scheduler, t, desk.ages, rng, desk.chosen)
-    if not is_ours(scheduler) and not _exist(desk):
+    if not is_ours(scheduler) and not _exist(desk):  # match would leave the arrays
         return False
     score(scheduler, t, desk.scores)
     match(matching, t, desk.chosen, desk.scores, desk.ages, desk.priorities, rng, desk.assignment)
@@ -73,7 +73,7 @@ def plan_round(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> bo
 
 @cold
 def _exist(desk: Any) -> bool:
-    """Whether all chosen channels do."""
+    """Whether all chosen channels exist."""
     for j in range(len(desk.chosen)):
         if desk.chosen[j] < 0 or desk.chosen[j] >= desk.scores.shape[1]:
             return False
@@ -94,13 +94,13 @@ def _is_assignment(desk: Any, t: int) -> bool:
 
 @kernel
 def _noticed(alarm: int | None) -> int:
-    """Read a version of ``update`` that returns nothing as one that noticed nothing."""
+    """Treat an ``update`` that returns nothing as one that detected no change."""
     return -1 if alarm is None else int(alarm)
 
 
 @kernel
 def observe_round(scheduler: Any, desk: Any, t: int) -> int:
-    """Age the clients by ``desk.outcome`` and learn; return the channel found changed, or -1.
+    """Update the ages from ``desk.outcome`` and learn; return the channel that changed, or -1.
 
     The outcome of a client without a channel must be -1, unknown: it sent nothing.
     """
@@ -110,7 +110,7 @@ def observe_round(scheduler: Any, desk: Any, t: int) -> int:
 
 
 def broken_rule(policy: str, t: int, desk: Desk, alarm: int = -1) -> RuleError:
-    """Return the error that says which rule a refused plan, or this alarm, does not keep."""
+    """Return the error that says which rule a refused plan, or this alarm, breaks."""
     n_clients, last = len(desk.chosen), desk.scores.shape[1] - 1
     chosen, assignment = desk.chosen.tolist(), desk.assignment.tolist()
     if not all(0 <= channel <= last for channel in chosen) or len(set(chosen)) < n_clients:
@@ -125,7 +125,7 @@ def broken_rule(policy: str, t: int, desk: Desk, alarm: int = -1) -> RuleError:
 
 
 def read_outcome(delivered: Any, n_clients: int) -> NDArray[np.int8]:
-    """Return acknowledgements as ``Desk.outcome`` has them, or raise `ParameterError`."""
+    """Return acknowledgements in the form of ``Desk.outcome``, or raise `ParameterError`."""
     values = delivered.tolist() if isinstance(delivered, np.ndarray) else delivered
     codes = {True: 1, False: 0, None: -1, -1: -1}
     try:
@@ -144,7 +144,7 @@ def read_outcome(delivered: Any, n_clients: int) -> NDArray[np.int8]:
 
 
 def read_contributions(contributions: Any, n_clients: int) -> NDArray[np.float64]:
-    """Return contributions as ``Desk.priorities`` has them, or raise `ParameterError`."""
+    """Return contributions in the form of ``Desk.priorities``, or raise `ParameterError`."""
     try:
         worth = np.asarray(contributions, dtype=np.float64)
     except (TypeError, ValueError):

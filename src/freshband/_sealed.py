@@ -1,6 +1,6 @@
-"""NetCDF files with a seal: a digest at the end of the file, by which damage is found.
+"""NetCDF files with a seal: a digest at the end of the file that reveals damage.
 
-Readers of HDF5 stop before it.
+HDF5 readers ignore it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from freshband.errors import FileError, reason, shown
 from freshband.parameters import file_path
 
 _SEAL = b"\nfreshband sha256 "  # at the end of a file, followed by the digest of all before it
-_WORTH_PACKING = 512  # values from which compression pays
+_WORTH_PACKING = 512  # arrays with fewer values are not compressed
 
 
 def versions_of(libraries: Iterable[str]) -> str:
@@ -55,10 +55,10 @@ def load_sealed(path: str | os.PathLike[str], *forms: str) -> xr.Dataset:
     if found and hashlib.sha256(body).digest() != digest:  # HDF5 itself can hang on damage
         raise FileError(f"{source} is damaged: its checksum does not match")
     try:
-        with h5py.File(io.BytesIO(body or data)):  # where this fails h5netcdf complains twice
+        with h5py.File(io.BytesIO(body or data)):  # h5netcdf would report a failure twice
             pass
         dataset = xr.load_dataset(io.BytesIO(body or data), engine="h5netcdf")
-    except Exception:  # by design of the format anything can come up
+    except Exception:  # HDF5 may raise any exception
         raise FileError(f"{source} is damaged or not a result") from None
     form = dataset.attrs.get("format")
     if form not in forms:

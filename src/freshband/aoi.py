@@ -1,4 +1,4 @@
-"""Ages, regret and fairness: pure functions of what happened.
+"""Ages, regret and fairness: pure functions of recorded outcomes.
 
 The age of client i is `a_i(t) = 1` in a round its update got through, else `a_i(t-1) + 1`, with
 `a_i(0) = 1` (equation (8), clock ``"post"``, the default everywhere). Equation (4) counts from the
@@ -102,7 +102,7 @@ def jain_index(shares: ArrayLike) -> NDArray[np.float64]:
 def growth_exponent(rounds: ArrayLike, regret: ArrayLike) -> float:
     """Return b of the least-squares fit `regret ~ rounds^b` in logarithms.
 
-    Only positive regrets enter; with fewer than two of them it is NaN.
+    Only positive regrets are used; with fewer than two of them the result is NaN.
     """
     t, r = _numbers("rounds", rounds), _numbers("regret", regret)
     if t.ndim != 1 or t.shape != r.shape:
@@ -118,7 +118,7 @@ def growth_exponent(rounds: ArrayLike, regret: ArrayLike) -> float:
 
 
 class Detections(NamedTuple):
-    """How alarms compare with what really changed."""
+    """How alarms compare with true changes."""
 
     detected: int  # true changes followed by an alarm before the next change
     missed: int  # true changes that were not

@@ -45,13 +45,13 @@ def _plan(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> bool:
 @entry_point
 def _observe(scheduler: Any, desk: Any, t: int) -> int:
     for j in range(len(desk.assignment)):
-        if desk.assignment[j] < 0:  # whatever was reported of a client that sent nothing
+        if desk.assignment[j] < 0:  # a client without a channel sent nothing
             desk.outcome[j] = -1
     return observe_round(lend(scheduler), lend(desk), t)
 
 
 class _Problem(NamedTuple):
-    """What does not change during a run."""
+    """The parameters that do not change during a run."""
 
     n_clients: int
     n_channels: int
@@ -64,8 +64,8 @@ class _Problem(NamedTuple):
 class Coordinator:
     """Plans each round and learns from acknowledgements.
 
-    `plan` gives clients their channels and `observe` learns from what was acknowledged. It needs no
-    channel statistics, survives restarts, and may be called from several threads.
+    `plan` gives clients their channels and `observe` learns from acknowledgements. The coordinator
+    needs no channel statistics, survives restarts, and may be called from several threads.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Coordinator:
     n_channels : int >= n_clients
         N.
     seed : int >= 0, default 0
-        Makes every choice reproducible.
+        The seed, which makes every choice reproducible.
     run : int >= 0, default 0
         Which of the independent runs with this seed it is.
     options : mapping, optional
@@ -148,7 +148,7 @@ class Coordinator:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and travel as what `save` writes, taken between two rounds; the log stays behind."""
+        """Copy and pickle what `save` writes, between two rounds; the log is not included."""
         return Coordinator.from_bytes, (self.to_bytes(),)
 
     @property
@@ -208,7 +208,7 @@ class Coordinator:
 
     @property
     def channel_means(self) -> NDArray[np.float64]:
-        """Success rate of each channel as the scheduler sees it, 0.5 for one never heard."""
+        """The scheduler's estimate of each channel's success rate; 0.5 without observations."""
         found = np.full(self.n_channels, 0.5)
         with self._lock:
             means(self._scheduler, found)
@@ -217,30 +217,30 @@ class Coordinator:
     def plan(self, contributions: ArrayLike | None = None) -> NDArray[np.int64]:
         """Return the channel of each client for the coming round, shape (n_clients,).
 
-        -1 stands for no channel, which only a matching of your own gives.
+        -1 means no channel, which only user-defined matchings assign.
 
         Parameters
         ----------
         contributions : array of float >= 0, shape (n_clients,), optional
-            What each client's update is worth (33), from training: needed with ``+priority``, and
-            only there.
+            The value of each client's update (33), from training; required with ``+priority``, and
+            an error otherwise.
 
         Raises
         ------
         SequenceError
             If the outcome of the last plan was not observed yet.
         RuleError
-            If a scheduler or matching of your own chose channels that do not exist, or one twice.
+            If your own scheduler or matching chose channels that do not exist, or one twice.
         """
         worth = self._read_contributions(contributions)
         with self._lock:
             t = self._round + 1
             if self._planned:
                 raise SequenceError(
-                    f"round {t} is planned already (see .pending): observe it first"
+                    f"round {t} is already planned (see .pending): observe it first"
                 )
             self._desk.priorities[:] = worth
-            if self._round >= self._reserved:
+            if self._round >= self._reserved:  # arrays cannot grow in compiled code
                 self._scheduler = reserve(self._scheduler, _ROOM)
                 self._reserved = self._round + _ROOM
             with explained(self.policy.name):
@@ -254,7 +254,7 @@ class Coordinator:
         if contributions is None:
             if self.policy.needs_contributions:
                 raise ParameterError(
-                    f"{self.policy.name!r} ranks clients by what training says of them: call "
+                    f"{self.policy.name!r} ranks clients by their contributions: call "
                     "plan(contributions)"
                 )
             return np.zeros(self.n_clients)
@@ -271,21 +271,21 @@ class Coordinator:
         ----------
         delivered : sequence of bool or None, shape (n_clients,)
             True (or 1) delivered, False (or 0) lost, None (or -1) unknown, as when the
-            acknowledgement itself was lost: the client's age goes on, the learner ignores it. What
-            is said of a client without a channel is ignored.
+            acknowledgement itself was lost: the client's age grows, and the learner ignores the
+            outcome. The entry of a client without a channel is ignored.
 
         Returns
         -------
         int or None
-            The channel a change was detected on, or None.
+            The channel on which a change was detected, or None.
 
         Raises
         ------
         SequenceError
             If no plan is pending.
         FileError
-            If the log cannot be written; unless its disk filled up in this very moment, nothing
-            is learnt.
+            If the log cannot be written; then nothing is learnt, unless the disk filled up while
+            the line was being written.
         """
         with self._lock:
             if not self._planned:
@@ -294,7 +294,7 @@ class Coordinator:
             if self._log is None:
                 return self._learn(outcome)
             try:
-                with self._log.open("a", encoding="utf-8") as log:  # or nothing is learnt
+                with self._log.open("a", encoding="utf-8") as log:  # on failure nothing is learnt
                     alarm = self._learn(outcome)
                     entry = {
                         "round": self._round,
@@ -312,15 +312,15 @@ class Coordinator:
         self._desk.outcome[:] = outcome
         with explained(self.policy.name):
             alarm = int(_observe(self._scheduler, self._desk, t))
-        self._round, self._planned = t, False
+        self._round, self._planned = t, False  # learnt, even if a rule was broken
         if not -1 <= alarm < self.n_channels:
             raise broken_rule(self.policy.name, t, self._desk, alarm)
         return None if alarm < 0 else alarm
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything needed to continue to one file, in one step or not at all.
+        """Write everything needed to continue to one file, completely or not at all.
 
-        It may be called in the middle of a round. Raises `FileError` if it cannot be written.
+        It may be called between `plan` and `observe`. Raises `FileError` if it cannot be written.
         """
         write_whole(path, self.to_bytes())
 
@@ -331,7 +331,7 @@ class Coordinator:
         return pack(_FORMAT, header, held)
 
     def _snapshot(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return a header and copies of all arrays, of one moment."""
+        """Return a header and copies of all arrays, taken at the same time."""
         states = {"desk": self._desk, "scheduler": self._scheduler, "matching": self._matching}
         header = {
             **self._problem._asdict(),
@@ -393,7 +393,7 @@ class Coordinator:
         self._matching = _rebuild(self._matching, held, "matching.")
         self._desk = _rebuild(self._desk, held, "desk.")
         self._round, self._planned = int(header["round"]), bool(header["planned"])
-        # Room as the saved run had it: growing at other rounds could round otherwise.
+        # Reserve the same room as the saved run: growing in other rounds could change rounding.
         self._reserved = int(header["reserved"])
         self._scheduler = reserve(self._scheduler, max(0, self._reserved - self._round))
         self._rng.bit_generator.state = header["rng"]

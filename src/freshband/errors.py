@@ -1,7 +1,7 @@
-"""What freshband raises.
+"""The exceptions that freshband raises.
 
 Every error that a user can cause derives from `FreshbandError`, has a one-line message that names
-the parameter, what is allowed and what was given, and leaves everything as it was.
+the parameter, the allowed values and the value given, and leaves all state unchanged.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SequenceError(FreshbandError, RuntimeError):
 
 
 class RuleError(FreshbandError, RuntimeError):
-    """Something of the user's own that breaks the rules of its kind, or cannot be compiled."""
+    """User code that breaks the rules of its kind, or cannot be compiled."""
 
 
 class FileError(FreshbandError, OSError):
@@ -57,12 +57,12 @@ def shown(value: object, width: int = 80) -> str:
     """Return how a value looks in a message: on one line, cut off at ``width``."""
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # a message must not fail over what it complains about
+    except Exception:  # an error message must not fail itself
         text = f"an unprintable {type(value).__name__}"
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
 def reason(error: BaseException) -> str:
-    """Return in one line what went wrong; of the system's errors without number and path."""
+    """Return in one line what went wrong; system errors lose their number and path."""
     said = error.strerror if isinstance(error, OSError) else None
     return " ".join(str(said or error).split())

@@ -1,7 +1,7 @@
 """Declarative validation: every configurable object is a frozen `Parameters` model.
 
-What pydantic finds wrong becomes a one-line `ParameterError` that names the parameter, the allowed
-range and the value given.
+A validation error of pydantic becomes a one-line `ParameterError` that names the parameter, the
+allowed range and the value given.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from freshband.errors import ParameterError, UnknownNameError, nearest, shown
 
 __all__ = ["Parameters", "file_path", "whole_number"]
 
-_MOST: Final = 10**12  # no count makes sense beyond; products of two still fit into a float
+_MOST: Final = 10**12  # no larger count makes sense; products of two still fit into a float
 
 
 class Parameters(BaseModel):
@@ -41,13 +41,13 @@ class Parameters(BaseModel):
 
     @classmethod
     def as_stored(cls, values: Mapping[str, Any]) -> Self:
-        """Return parameters that were saved, also those that have no effect: they had none then."""
+        """Return saved parameters, including those that have no effect."""
         self = cls.__new__(cls)
         self._fill(dict(values))
         return self
 
     def unused(self) -> dict[str, str]:
-        """Return settings that are given but have no effect, with where each belongs."""
+        """Return settings that are given but have no effect, and where each belongs."""
         return {}
 
     def _fill(self, values: dict[str, Any]) -> None:

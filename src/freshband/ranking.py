@@ -1,4 +1,4 @@
-"""Put things in order by key, with ties broken explicitly.
+"""Sorting by key, with ties broken explicitly.
 
 Equal keys are ordered by a hash of the round and the item: the same in compiled code and in plain
 Python, and fair, because no client or channel is preferred over many rounds.
@@ -13,9 +13,9 @@ from freshband._jit import cold, kernel
 __all__ = ["CLIENTS", "draw_to_front", "sort_by", "take_best"]
 
 CLIENTS = 1 << 30
-"""Added to the round where clients are ordered: their ties fall independently of channels'."""
+"""Added to the round when clients are sorted, so that their ties are independent of channels'."""
 
-_FEW = 16  # insertion wins below this many items
+_FEW = 16  # insertion sort is faster below this number of items
 
 
 @kernel
@@ -91,7 +91,7 @@ def _sift(keys: Any, t: int, heap: Any, start: int, end: int) -> None:
 
 @kernel
 def take_best(keys: Any, t: int, best: Any) -> None:
-    """Fill ``best`` with the indices of the largest keys, in no certain order; ``t`` decides ties.
+    """Fill ``best`` with the indices of the largest keys, in any order; ``t`` decides ties.
 
     Examples
     --------

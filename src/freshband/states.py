@@ -1,4 +1,4 @@
-"""States are trees of arrays: how to grow, flatten and rebuild them.
+"""States as trees of arrays: how they grow, are flattened and rebuilt.
 
 A state is a ``NamedTuple`` whose fields are numpy arrays or further states, written in place.
 """
@@ -34,7 +34,7 @@ _derived: dict[type, tuple[str, ...]] = {}
 
 
 def not_saved(state_type: type, *fields: str) -> None:
-    """Declare fields of a state type that its start or `reserve` makes again."""
+    """Declare fields of a state type that need not be saved: start or `reserve` recreates them."""
     _derived[state_type] = fields
 
 
@@ -118,7 +118,7 @@ def _fields(state: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
 
 
 def _as_records(array: np.ndarray | None, fresh: np.ndarray) -> np.ndarray | None:
-    """Return what was saved as numbered places, before states had named fields, by its names."""
+    """Convert an array saved before states had named fields into records."""
     kinds = {fresh.dtype[name] for name in fresh.dtype.names or ()}
     if array is None or kinds != {array.dtype} or array.nbytes != fresh.nbytes:
         return array

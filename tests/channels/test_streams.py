@@ -72,7 +72,7 @@ def test_pieces_may_be_empty() -> None:
 
 def test_a_model_that_describes_too_little_is_told_so() -> None:
     stream = MeansStream(5, 1, [np.ones((3, 1))], np.random.default_rng(0))
-    with pytest.raises(SequenceError, match="the channel model describes 2 rounds too few"):
+    with pytest.raises(SequenceError, match="the channel model has 2 rounds too few"):
         stream.block(5)
 
 

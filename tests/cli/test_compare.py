@@ -168,7 +168,7 @@ def test_defaults_are_those_of_the_library() -> None:
             "--policies cucb,cucb@fixed --set cucb.mean_window=9",
             "--set cucb.mean_window is for cucb alone and leaves cucb@fixed at None: give ",
         ),
-        ("--gpus 0.5", "gpus is what a run takes on Ray: use backend='ray' with it"),
+        ("--gpus 0.5", "gpus is the share of a GPU per run on Ray: use it with backend='ray'"),
         ("--runs 0", "runs must be a whole number >= 1, got 0"),
         ("--rounds x", "rounds must be a whole number >= 1, got 'x'"),
         ("--set scheduler.delta=1", "--set scheduler.delta=1: 'scheduler' is unknown; "),

@@ -93,7 +93,7 @@ def test_a_recording_is_found_after_its_folder_moved(
     done = shell(*(str(word).replace("../home", "../moved") for word in again))
     assert done.code == 0
     old, new = home / "air.csv", moved / "air.csv"
-    assert done.err == f"note: {old} is gone, {new} is used in its place\n"
+    assert done.err == f"note: {old} is missing, {new} is used instead\n"
     json.loads(done.out)
 
 
@@ -122,7 +122,7 @@ def test_a_result_that_names_its_recording_by_a_relative_path(
     monkeypatch.chdir(home.parent / "elsewhere")
     done = shell("simulate", "--like", home / path, "--format", "json")
     assert done.code == 0
-    assert done.err == f"note: air.csv is gone, {home / 'results/air.csv'} is used in its place\n"
+    assert done.err == f"note: air.csv is missing, {home / 'results/air.csv'} is used instead\n"
 
 
 def test_a_run_that_names_its_recording_by_a_relative_path(
@@ -188,7 +188,8 @@ def test_an_import_that_is_missing_is_named(
     forget()
     line = shell.refuses(*again)
     source = "run/run.json" if "--resume" in again else again[-1]
-    told = f"{source} was made with 'freshband --import {Path.cwd() / 'quiet.py'}': give that again"
+    made = f"{source} was made with 'freshband --import {Path.cwd() / 'quiet.py'}': "
+    told = made + "use these options again"
     assert told in line
     assert "(unknown channel model 'quiet-air'; " in line
     assert "damaged" not in line
@@ -204,7 +205,7 @@ def test_a_name_nobody_imported_is_only_unknown(shell: Shell, forget: Callable[[
     forget()
     line = shell.refuses("simulate", "--like", "it.nc")
     assert line.startswith("unknown channel model 'quiet-air'; ")
-    assert line.endswith("(a name of your own in it.nc needs its file again: --import FILE.py)")
+    assert line.endswith("(if it.nc uses your own code, import its file again: --import FILE.py)")
     line = shell.refuses("simulate", "--channels", "quiet-air")
     assert line.startswith("unknown channel model 'quiet-air'; ")
     assert "--import" not in line

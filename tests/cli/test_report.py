@@ -79,10 +79,14 @@ def test_a_run_before_its_first_round(shell: Shell) -> None:
 
 def test_pictures_no_browser_shows(shell: Shell) -> None:
     assert shell("show", "--rounds", 50, "--out", "air.pdf").code == 0
-    assert shell.refuses("report", "air.pdf").startswith("air.pdf is a picture a page cannot show")
+    assert shell.refuses("report", "air.pdf").startswith(
+        "air.pdf is a picture that a page cannot show"
+    )
     assert shell(*SIMULATE, "--out", "one.nc").code == 0
     done = shell("report", ".")
-    assert done.err.startswith("note: left out: air.pdf is a picture a page cannot show: open it")
+    assert done.err.startswith(
+        "note: left out: air.pdf is a picture that a page cannot show: open it"
+    )
 
 
 def test_one_file_becomes_a_page_of_any_name(shell: Shell) -> None:

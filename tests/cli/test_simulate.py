@@ -133,7 +133,7 @@ def test_a_result_remembers_that_its_runs_met_the_same_states(
     assert freshband.summarise(freshband.load_result("it.nc"))["same_air"] is True
     assert shell("report", "it.nc", "--out", "it.html").code == 0
     page = Path("it.html").read_text(encoding="utf-8")
-    assert "All runs met the same states of the channels, in which nothing is random" in page
+    assert "All runs met the same channel states, which are not random" in page
     assert shell("simulate", "--policies", "cucb", *SMALL, "--out", "other.nc").code == 0
     assert shell("report", "other.nc", "--out", "other.html").code == 0
     assert "met the same states" not in Path("other.html").read_text(encoding="utf-8")

@@ -258,7 +258,7 @@ def test_fig3() -> None:
         whys = (
             f"{role_late:.1f} % over the last 100 rounds, {best:.1f} % at best",
             f"{random_late:.1f} -> {role_late:.1f} % over the last 100 rounds",
-            f"random hears {share:.2f} of the updates this does, 2.0 against "
+            f"random gets {share:.2f} times as many updates, 2.0 against "
             f"{heard[role](0, 1):.1f} per round",
         )
         needed = [rounds_needed(curve, random, run) for run in runs]

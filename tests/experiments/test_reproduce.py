@@ -88,7 +88,7 @@ def test_interrupted_experiments_go_on(tmp_path: Path) -> None:
     next(steps)
     steps.close()
     assert not (tmp_path / "fig2c-quick.json").exists()
-    with pytest.raises(FileError, match=r"channel-sets-quick-8\.nc is not there yet"):
+    with pytest.raises(FileError, match=r"channel-sets-quick-8\.nc does not exist yet"):
         load_pieces(SMALL, tmp_path)
     assert [known for _, known in play(SMALL, tmp_path)] == [True, False]
 
@@ -145,7 +145,7 @@ def check_report(folder: Path, claims: list[dict[str, Any]]) -> None:
     for claim in claims:
         assert claim["what"] in page
         assert claim["why"] in page
-    assert "keeps totals" in page or "keeps means" in page  # and how to compute the rest
+    assert "holds totals" in page or "holds means" in page  # and how to compute the rest
 
 
 @pytest.mark.parametrize("name", SIMULATED)
@@ -221,7 +221,7 @@ def test_what_is_registered_says_what_it_is(name: str) -> None:
 
 def test_what_is_incomplete_is_not_registered() -> None:
     before = _experiment_names()
-    with pytest.raises(ParameterError, match="no experiment can be called 'all'"):
+    with pytest.raises(ParameterError, match="an experiment cannot be called 'all'"):
         register("all")(Fig2c)
     with pytest.raises(ParameterError, match="experiment 'odd' needs 'title': what it shows"):
         register("odd")(Odd)

@@ -237,7 +237,9 @@ def test_settings_that_no_policy_uses_are_refused(monkeypatch: pytest.MonkeyPatc
         compare(shared, "random@fedbuff,random@fedasync", progress=False)
     with pytest.raises(AssertionError, match="training began"):
         compare(shared, "random@fedbuff,random", progress=False)
-    with refused(ParameterError, "gpus is what a run takes on Ray: use backend='ray' with it"):
+    with refused(
+        ParameterError, "gpus is the share of a GPU per run on Ray: use it with backend='ray'"
+    ):
         compare(SETTINGS, "random", gpus=0.5, progress=False)
 
 

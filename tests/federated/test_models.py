@@ -177,7 +177,7 @@ def test_a_user_default_device_changes_nothing() -> None:
         (nn.Linear(3, 10), {}, r"model must map \(2, 1, 8, 8\) to \(2, 10\), Linear fails: mat1"),
         (nn.Linear(8, 10), {}, r"to \(2, 10\), got \(2, 1, 8, 10\)"),
         (nn.Flatten(), {}, "model must have parameters to train, Flatten has none"),
-        (nn.Linear(8, 10), {"width": 3}, "parameters go with the name of a model"),
+        (nn.Linear(8, 10), {"width": 3}, "parameters need a model given by name"),
         (nn.Linear, {}, "model must be a name, a recipe or an nn.Module"),
         (nn.Linear, {"width": 3}, "nn.Module, got <class .*; give an object, not its class"),
         (Cnn8, {}, "model must be a name, a recipe or an nn.Module"),

@@ -202,7 +202,7 @@ def test_shards_give_few_classes() -> None:
         ({"seed": -1}, "seed must be"),
         ({"run": -1}, "run must be"),
         ({"scheme": "shards", "shards_per_client": 251}, "shards_per_client must be at most 250"),
-        ({"scheme": Dirichlet(), "alpha": 1}, "parameters go with the name of a partition"),
+        ({"scheme": Dirichlet(), "alpha": 1}, "parameters need a partition given by name"),
         ({"scheme": Dirichlet}, "scheme must be a name or have a method split"),
         ({"scheme": 3}, "scheme must be a name"),
         ({"labels": []}, "labels must be a list"),

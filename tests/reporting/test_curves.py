@@ -87,7 +87,7 @@ def test_a_policy_keeps_its_colour_whatever_its_rank(result: xr.Dataset) -> None
 
 
 def test_a_curve_that_a_file_does_not_keep_is_named(result: xr.Dataset) -> None:
-    with refused(ParameterError, "has a curve of, got 'age'"):
+    with refused(ParameterError, "one of the result's curves, got 'age'"):
         draw_curves(result.drop_vars("age_curve"), "age")
 
 

@@ -133,7 +133,7 @@ def test_page_shows_what_was_asked_for(document: Document) -> None:
     for words in (
         "A client's age of information is",
         "A policy's regret is",
-        "The same again: freshband train --like",
+        "Repeat it: freshband train --like",
         "numpy",
         "partition_options",
     ):
@@ -314,7 +314,7 @@ def test_air_that_nobody_knows_here_is_told(tmp_path: Path) -> None:
     config = {**json.loads(simulation.attrs["config"]), "channels": "my-own-air"}
     document = report_of(simulation.assign_attrs(config=json.dumps(config)), tmp_path)
     assert "r0-channels" not in document.figures
-    assert "cannot be drawn again here: unknown channel model 'my-own-air'" in document.text
+    assert "cannot be regenerated here: unknown channel model 'my-own-air'" in document.text
 
 
 def test_policies_nobody_knows_here_are_shown(tmp_path: Path) -> None:

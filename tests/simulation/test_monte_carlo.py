@@ -501,7 +501,7 @@ def test_bad_options_of_policies(options: Any, kind: Any, message: str) -> None:
 
 def test_options_next_to_a_ready_policy_are_not_dropped() -> None:
     ready = parse_policy("cucb")
-    with refused(ParameterError, r"options go with the name of a policy, got \['index_c'\]"):
+    with refused(ParameterError, r"options need a policy given by name, got \['index_c'\]"):
         simulate("stationary", [ready], policy_options={"cucb": {"index_c": 2}})
 
 
@@ -513,7 +513,7 @@ def test_options_next_to_a_ready_policy_are_not_dropped() -> None:
         (Stationary, {}, ParameterError, "channels must be a name or a channel model, got <class"),
         ("stationary", 3, ParameterError, "channel_options must map names to values, got 3"),
         ("stationary", {"means": [2]}, ParameterError, r"means must be .* in \[0, 1\], got 2"),
-        (AIR, {"n_channels": 3}, ParameterError, "parameters go with the name of a channel model"),
+        (AIR, {"n_channels": 3}, ParameterError, "parameters need a channel model given by name"),
         ("trace", {"path": "/no/file.csv"}, FileError, "/no/file.csv: No such file"),
         ("piecewise", {"breakpoints": [30]}, ParameterError, "breakpoints must be at most rounds"),
     ],
@@ -546,7 +546,7 @@ class Breaks(Parameters):
 
 def test_an_error_in_a_run_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(monte_carlo, "_CELLS", 1)
-    with refused(SequenceError, "the channel model describes .* rounds too few"):
+    with refused(SequenceError, "the channel model has .* rounds too few"):
         simulate(Breaks(), "random", rounds=1000, runs=5)
 
 

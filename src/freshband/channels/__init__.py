@@ -9,7 +9,7 @@ Examples
 >>> air.breakpoints
 array([4, 7])
 
-The page *Add your own scheduler* shows a channel model of your own, one class in any file.
+The page *Add your own scheduler* shows how to write your own channel model, one class in any file.
 """
 
 from freshband.channels.base import Block, ChannelModel, Stream, build, open_air, register, registry

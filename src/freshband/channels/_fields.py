@@ -1,4 +1,4 @@
-"""What channel models share: fields with their checks, and models that are described by means."""
+"""Shared parts of channel models: fields with their checks, and models described by means."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _places(value: object) -> object:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-if TYPE_CHECKING:  # what may be given; what is kept are tuples, which compare, hash and dump
+if TYPE_CHECKING:  # what users may pass; stored as tuples, which compare, hash and dump
     Row: TypeAlias = Sequence[float] | _Floats
     Matrix: TypeAlias = Sequence[Sequence[float]] | _Floats
     Places: TypeAlias = Sequence[int] | npt.NDArray[np.int64]
@@ -58,9 +58,9 @@ else:
 
 
 def forbid(model: Parameters, given: str, *names: str) -> None:
-    """Raise if one of the parameters ``names`` was set although ``given`` makes it void.
+    """Raise if one of the parameters ``names`` was set although ``given`` replaces it.
 
-    A parameter at its default counts as left out, so a dumped model can be built again.
+    A parameter at its default counts as left out, so a dumped model can be rebuilt.
     """
     for name in names:
         value = getattr(model, name)
@@ -103,7 +103,7 @@ class Band(MeansModel):
     @model_validator(mode="before")
     @classmethod
     def _fit(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Read ``n_channels`` off the first list given; one that is given too is compared below."""
+        """Infer ``n_channels`` from the first list given; an explicit value is checked later."""
         if values.get("n_channels") is None:
             for name in cls._lists:
                 try:

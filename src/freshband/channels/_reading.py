@@ -31,7 +31,7 @@ class Readings(NamedTuple):
     lines: npt.NDArray[np.int64] | None = None  # (rows,) of a text file: the line of each row
 
     def place(self, row: int) -> str:
-        """Name the place of a row, for messages."""
+        """Return the place of a row, for messages."""
         line = f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
         return f"{self.path}, {line}"
 
@@ -45,7 +45,7 @@ def suffix(path: str) -> str:
 
 
 def read(path: str, key: str | None, index: int | None, columns: Sequence[str] | None) -> Readings:
-    """Read a matrix; what the arguments mean is said at `freshband.channels.Trace`.
+    """Read a matrix; `freshband.channels.Trace` explains the arguments.
 
     Raises `FileError` for a file that is missing, damaged, empty, ragged or not of numbers, and
     `ParameterError` if it has no such key, index or column.
@@ -183,7 +183,7 @@ def _read_parquet(path: str, columns: Sequence[str] | None) -> _Floats:
 
 
 def _choose(path: str, names: Sequence[str], patterns: Sequence[str]) -> list[int]:
-    """Return the columns that match, in the order asked for, each once."""
+    """Return the columns that match, in the order of the patterns, each once."""
     chosen: dict[int, None] = {}
     for pattern in patterns:
         found = [i for i, name in enumerate(names) if fnmatch.fnmatchcase(name, pattern)]

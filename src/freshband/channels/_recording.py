@@ -1,4 +1,4 @@
-"""Rows played round by round, once or again and again: what tables and traces share."""
+"""Rows played round by round, once or repeatedly: shared by tables and traces."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Recording(NamedTuple):
     rounds_per_row: int = 1
 
     def check_offset(self) -> None:
-        """Refuse to begin with a row that is not there."""
+        """Refuse to begin with a row that does not exist."""
         if self.offset != "random" and self.offset >= len(self.rows):
             raise ParameterError(
                 f"offset must be less than {len(self.rows)}, the rows of {self.source}, "
@@ -36,7 +36,7 @@ class Recording(NamedTuple):
             )
 
     def pieces(self, rounds: int, structure: _Rng) -> Iterator[npt.NDArray[Any]]:
-        """Return the rows from the offset on, each for its rounds, or say why they do not last."""
+        """Return the rows from the offset on, each for its rounds; raise if there are too few."""
         offset = self._draw_offset(rounds, structure) if self.offset == "random" else self.offset
         rows, source = self.rows, self.source
         if offset > 0:
@@ -48,14 +48,14 @@ class Recording(NamedTuple):
                 f"rounds must be at most {length}, the length of {source} (or set wrap=true to "
                 f"begin again), got {rounds}"
             )
-        if length < min(rounds, _FRAME):  # a short table is played many times: write it out
+        if length < min(rounds, _FRAME):  # a short table is played many times: repeat it in memory
             rows = np.tile(rows, (-(-min(rounds, _FRAME) // length), 1))
         lengths = np.full(len(rows), self.rounds_per_row, np.int64)
         times = -(-rounds // (len(rows) * self.rounds_per_row))
         return (piece for _ in range(times) for piece in held(rows, lengths))
 
     def _draw_offset(self, rounds: int, structure: _Rng) -> int:
-        """Draw any row, or without wrapping one from which on the rows last."""
+        """Draw any row, or without wrapping a row with enough rows after it."""
         needed = -(-rounds // self.rounds_per_row)
         starts = len(self.rows) if self.wrap else len(self.rows) - needed + 1
         if starts == 1:

@@ -1,4 +1,4 @@
-"""What a channel model is: the contract, the registry, and how to open a run's channels.
+"""Channel models: the contract, the registry, and how to open a run's channels.
 
 *Air* is short for the channel environment: the states of all channels in all rounds of a run. A
 channel model is a frozen set of parameters. `ChannelModel.start` opens a `Stream`, which draws the
@@ -92,9 +92,9 @@ class ChannelModel(Protocol):
         rounds : int
             Horizon T >= 1. Breakpoints are placed within it; drawing more rounds is an error.
         structure : numpy.random.Generator
-            Draws means, breakpoints and plans. The stream owns it from now on.
+            The generator of means, breakpoints and plans. The stream owns it from now on.
         states : numpy.random.Generator
-            Draws the Good/Bad states; another one gives other states of the same structure.
+            The generator of the states; another one gives other states of the same structure.
         """
         ...
 
@@ -136,7 +136,7 @@ def build(
         raise ParameterError(f"channels must be a name or a channel model, got {shown(model)}")
     if values:
         raise ParameterError(
-            f"parameters go with the name of a channel model, got {sorted(values)} next to a "
+            f"parameters need a channel model given by name, got {sorted(values)} with a "
             f"ready {type(model).__name__}"
         )
     return model
@@ -172,7 +172,7 @@ def open_air(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) ->
     array([ 3,  5,  7,  9, 11])
     """
     seed, run = check_seed(seed), whole_number("run", run, at_least=0)
-    opened = build(model) if isinstance(model, str) else model  # checked once, not in every run
+    opened = build(model) if isinstance(model, str) else model  # a ready model was checked before
     stream = opened.start(
         whole_number("rounds", rounds, at_least=1),
         generator(seed, Role.CHANNEL_STRUCTURE, run),
@@ -182,14 +182,14 @@ def open_air(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) ->
 
 
 class _Checked:
-    """The stream of a user's own model; every block is checked before compiled code reads it."""
+    """The stream of a user's model; every block is checked before compiled code reads it."""
 
     def __init__(self, model: ChannelModel, stream: Stream) -> None:
         self._name, self._n_channels = type(model).__name__, model.n_channels
         self._stream = stream
 
     def block(self, n: int) -> Block:
-        """Draw the next rounds, and check that they are as `Block` says."""
+        """Draw the next rounds, and check that they meet the contract of `Block`."""
         try:
             states, means = self._stream.block(n)
         except (TypeError, ValueError) as error:
@@ -221,7 +221,7 @@ class _Checked:
 
 
 def _same_air(model: ChannelModel, rounds: int, seed: int, runs: Sequence[int]) -> bool:
-    """Return whether several runs meet the very same states, as in a recording played again."""
+    """Return whether all runs meet the same states, as with a recording."""
     first, *others = runs
     for run in others:
         airs = [open_air(model, rounds, seed, each) for each in (first, run)]

@@ -1,4 +1,4 @@
-"""Problems of Besson and Kaufmann's work on piecewise-stationary bandits, as reference problems."""
+"""Reference problems from Besson and Kaufmann's work on piecewise-stationary bandits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Half = Annotated[float, Field(ge=0, le=0.5)]
 
 
 class _Problem(Parameters):
-    """A problem without parameters: means by segment, and the eighths of T that come before."""
+    """A problem without parameters: means by segment, and segment starts in eighths of T."""
 
     n_channels: ClassVar[int] = 3
     has_means: ClassVar[bool] = True
@@ -108,7 +108,7 @@ class Besson4(_Problem):
 @final
 @register("besson-random")
 class BessonRandom(MeansModel):
-    """The random instances of Besson et al.: channels that change by a little, not all at once.
+    """The random instances of Besson et al.: small changes, not of all channels at once.
 
     The first means are drawn from U[0, 1]. Breakpoints are uniform over all placements with
     segments of at least ``min_gap`` rounds. At each of them every channel, with probability

@@ -31,7 +31,7 @@ class _Chain(NamedTuple):
 @final
 @register("gilbert-elliott")
 class GilbertElliott(RatedBand):
-    """Bursty channels: a hidden good/bad chain with success rates of its own in each state.
+    """Bursty channels: a hidden good/bad chain with a success rate for each state.
 
     Each channel has a hidden chain `H_k(t) ∈ {0, 1}` with `P(1 → 0) = p_bad` and
     `P(0 → 1) = p_good`, started from its long-run law; it is Good with probability
@@ -42,7 +42,7 @@ class GilbertElliott(RatedBand):
     - `corr(H_k(t), H_k(t+h)) = (1 − p_bad − p_good)^h`.
 
     The chain is specified by `μ_k` and ``dwell``, or by the two probabilities. The means of a
-    stream are `μ_k`, and it has no breakpoints: no scheduler is told the hidden state.
+    stream are `μ_k`, and it has no breakpoints: schedulers never see the hidden state.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class GilbertElliott(RatedBand):
         return self
 
     def _check_reach(self) -> None:
-        """Raise if a long-run rate lies outside what the two states can mix."""
+        """Raise if a long-run rate is outside the range of the two states' rates."""
         named = [("means", value) for value in self.means or ()]
         if self.means is None:
             named = [("mean_low", self.mean_low), ("mean_high", self.mean_high)]

@@ -1,4 +1,4 @@
-"""The paper's own instances: those its lower bounds are proved on, and those of its figures."""
+"""The paper's instances: those of its lower bounds, and those of its figures."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class HardStationary(MeansModel):
 @final
 @register("hard-piecewise")
 class HardPiecewise(MeansModel):
-    """The instance behind Theorem 4: in one interval, other channels are the best.
+    """The instance behind Theorem 4: in one interval, other channels are best.
 
     The run is cut into K = N equal intervals. The first M channels have mean `½ + ε` and the
     others `½`, with `ε = √(N/(MT))`, except in one uniformly random interval, in which the last M
@@ -78,7 +78,7 @@ class HardPiecewise(MeansModel):
 
     Notes
     -----
-    **Deviations.** Theorem 4 reads as if it held for any policy; its proof assumes one that plays
+    **Deviations.** Theorem 4 is stated for any policy; its proof assumes a policy that plays
     the last M channels no more than `MT/K` times where all means are `½`.
 
     Examples
@@ -193,7 +193,7 @@ class Fig3Extreme(Band):
     """The "extremely non-stationary" channels of Figs. 3 and 4: six that keep switching.
 
     Every channel draws a new mean from U[mean_low, mean_high] in every round with probability
-    ``hazard``, on its own. The paper runs it for about T = 250 rounds with M = 4 clients.
+    ``hazard``, independently. The paper runs it for about T = 250 rounds with M = 4 clients.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ class Fig3Extreme(Band):
     mean_low, mean_high : float, 0 <= mean_low <= mean_high <= 1, default 0 and 1
         The means are drawn from U[mean_low, mean_high].
     hazard : float in [0, 1], default 0.04
-        Probability that a channel switches in a round.
+        Probability per round that a channel switches.
 
     Notes
     -----

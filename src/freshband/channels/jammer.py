@@ -21,11 +21,11 @@ __all__ = ["Jammer"]
 class Jammer(RatedBand):
     """Stationary channels, of which a jammer blocks ``width`` at a time.
 
-    A blocked channel is always Bad; the others are Good with probability `μ_k`. The jammer works
-    in periods of ``dwell`` rounds. It is active in as many of them as the budget B pays for in
-    full, `⌊BT/dwell⌋` (all at B = 1), spread uniformly at random over the run, so at most a share
-    B of the rounds is jammed. Its plan is fixed before round 1 and never reacts to the scheduler,
-    like that of the adversary in Sec. II-B.
+    A blocked channel is always Bad; the others are Good with probability `μ_k`. The jammer works in
+    periods of ``dwell`` rounds. It is active in `⌊BT/dwell⌋` of them, as many as the budget B
+    allows (all at B = 1), spread uniformly at random over the run, so at most a share B of the
+    rounds is jammed. Its plan is fixed before round 1 and never reacts to the scheduler, like that
+    of the adversary in Sec. II-B.
 
     - `sweep` takes the next ``width`` channels in every active period and starts over after the
       last channel.
@@ -59,7 +59,7 @@ class Jammer(RatedBand):
     Notes
     -----
     **Deviations.** The paper names hostile jamming and gives no model of it. None of these jammers
-    listens to the scheduler, because its channels could not be the same for every policy.
+    reacts to the scheduler; otherwise its channels would differ between policies.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class Jammer(RatedBand):
     def _periods(self, free: _Floats, rounds: int, structure: _Rng) -> Iterator[_Floats]:
         """Yield the means period by period, drawing a frame of periods at a time."""
         order = self._order(free, structure)
-        idle = -(-rounds // self.dwell)  # periods still to come in which it is off
+        idle = -(-rounds // self.dwell)  # future periods in which it is off
         paid = self._paid(rounds)
         busy = idle if paid == rounds else paid // self.dwell  # and on
         idle -= busy

@@ -49,9 +49,8 @@ class Piecewise(Band):
     min_gap : int >= 1, default 1
         Shortest segment allowed, the first and the last included.
     p_change : float in [0, 1], default 1
-        Probability that a channel changes at a breakpoint, for each channel on its own. Where no
-        channel changes, the stream reports no breakpoint: the expected number is
-        `C (1 − (1−p)^N)`.
+        Probability that a channel changes at a breakpoint, independently of others. Where no
+        channel changes, the stream reports no breakpoint: the expected number is `C (1 − (1−p)^N)`.
 
     Notes
     -----

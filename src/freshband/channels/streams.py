@@ -1,9 +1,9 @@
 """Streams of blocks: success rates or states, given piece by piece, read in blocks of any size.
 
-A model describes its air as an iterator of *pieces*, arrays of shape (rounds of the piece,
-n_channels) whose sizes do not depend on how the air is read; a constant regime is one row
-broadcast over its rounds and costs no memory. `MeansStream` cuts the pieces into blocks, draws the
-states and notes where the means change.
+A model describes the channel environment (*air*) as an iterator of *pieces*, arrays of shape
+(rounds of the piece, n_channels) whose sizes do not depend on how it is read; a constant regime is
+one row broadcast over its rounds and costs no memory. `MeansStream` cuts the pieces into blocks,
+draws the states and records where the means change.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from freshband.parameters import whole_number
 __all__ = ["MeansStream", "StatesStream", "carry_forward", "held"]
 
 _FRAME = 4096
-"""Rounds in a piece whose rows differ: what a model may hold in memory at once."""
+"""The largest number of rounds in a piece whose rows differ, which limits memory."""
 
 _REMEMBERED = 100_000  # breakpoints: the first ones
-_CHUNK = 32768  # numbers drawn at a time: they stay in the cache
-_LONG = 512  # rounds from which on broadcasting a row is faster than repeating it
+_CHUNK = 32768  # numbers drawn at a time, so that they stay in the cache
+_LONG = 512  # from this number of rounds on, broadcasting a row is faster than repeating it
 _TILE = 128  # rows written at a time into a constant block: four times as fast as row by row
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -83,7 +83,7 @@ def carry_forward(first: _Floats, fresh: _Floats, change: _Flags) -> _Floats:
 
 
 class _Stream(Generic[_Scalar]):
-    """Plays pieces one after another, cut to the sizes asked for."""
+    """Plays pieces one after another, cut to the requested sizes."""
 
     def __init__(
         self, rounds: int, n_channels: int, pieces: Iterable[npt.NDArray[_Scalar]]
@@ -96,13 +96,13 @@ class _Stream(Generic[_Scalar]):
         self._changed = [np.empty((0, n_channels), np.bool_)]
 
     def _spans(self, n: int) -> Iterator[tuple[slice, npt.NDArray[_Scalar]]]:
-        """Yield the next ``n`` rows as views of the pieces they lie in, each with its place."""
+        """Yield the next ``n`` rows as views of their pieces, each with its place."""
         at = 0
         while at < n:
             while len(self._rest) == 0:
                 piece = next(self._pieces, None)
                 if piece is None:
-                    raise SequenceError(f"the channel model describes {n - at} rounds too few")
+                    raise SequenceError(f"the channel model has {n - at} rounds too few")
                 self._rest = piece
             span, self._rest = self._rest[: n - at], self._rest[n - at :]
             yield slice(at, at + len(span)), span
@@ -139,7 +139,7 @@ class MeansStream(_Stream[np.float64]):
     pieces : iterable of ndarray of float64, shape (k, n_channels)
         The means, at least ``rounds`` rows in all.
     states : numpy.random.Generator
-        Draws the states: one double for each channel and round, in this order.
+        The generator of the states: it draws one double for each channel and round, in this order.
     draw : callable, optional
         Another way to draw: it takes the means of a block and returns its states.
     """
@@ -166,7 +166,7 @@ class MeansStream(_Stream[np.float64]):
         n = self._take(n)
         means = np.empty((n, self._n_channels))
         for place, span in self._spans(n):
-            if span.strides[0] == 0:  # one row held: nothing can change inside
+            if span.strides[0] == 0:  # a single row: nothing changes inside
                 _fill(means[place], span[0])
                 self._note_changes(span[:1])
             else:
@@ -176,7 +176,7 @@ class MeansStream(_Stream[np.float64]):
         return Block(self._draw(means), means)
 
     def _note_changes(self, span: _Floats) -> None:
-        """Note where the means from round ``t`` on differ from those of the round before."""
+        """Store where the means from round ``t`` on differ from those of the previous round."""
         if self._noted >= _REMEMBERED:
             return
         before = span[:1] if self._last is None else self._last[None]

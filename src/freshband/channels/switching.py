@@ -22,11 +22,11 @@ class Switching(Band):
     """Success rates that are drawn again at random times.
 
     In every round a switch happens with probability ``hazard``, so regimes last `1/hazard` rounds
-    on average (geometrically distributed). At a switch a channel takes a new mean from
-    U[mean_low, mean_high]. Either the switches are common to all channels, each of which takes
-    part with probability ``p_change`` (*global switching*), or every channel has switches of its
-    own (*per-arm switching*). With a large hazard this is the paper's "extremely non-stationary"
-    environment: it is fixed in advance and changes before it can be learnt.
+    on average (geometrically distributed). At a switch a channel takes a new mean from U[mean_low,
+    mean_high]. Either the switches are common to all channels, each of which takes part with
+    probability ``p_change`` (*global switching*), or every channel has its own switches (*per-arm
+    switching*). With a large hazard this is the paper's "extremely non-stationary" environment: it
+    is fixed in advance and changes before it can be learnt.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Switching(Band):
     mean_low, mean_high : float, 0 <= mean_low <= mean_high <= 1, default 0.1 and 0.9
         The means are drawn from U[mean_low, mean_high].
     hazard : float in [0, 1], default 0.001
-        Probability of a switch in a round, the same in every round.
+        Probability of a switch per round.
     p_change : float in [0, 1], default 1
         Probability that a channel takes part in a common switch. A switch in which no channel
         does is no breakpoint; breakpoints occur at a rate of `hazard (1 − (1−p)^N)`.

@@ -29,9 +29,9 @@ _Array = Annotated[_Floats, BeforeValidator(_array), PlainSerializer(np.ndarray.
 class Table(Recorded):
     """All rounds as a matrix, with a row for each round and a column for each channel.
 
-    With ``states`` the channels are fixed to the last bit, as by the oblivious adversary of
-    Sec. II-B, and the model has no means. With ``means`` channel k is Good in round t with
-    probability `μ_k(t)`, independently.
+    With ``states`` all states are fixed in advance, as by the oblivious adversary of Sec. II-B, and
+    the model has no means. With ``means`` channel k is Good in round t with probability `μ_k(t)`,
+    independently.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Table(Recorded):
     means : list of lists of float in [0, 1], or array, optional
         `μ_k(t)`.
     wrap : bool, default False
-        Whether to begin again after the last row; otherwise the run may not be longer.
+        Whether to begin again after the last row; otherwise a longer run is an error.
     offset : int >= 0 or "random", default 0
         The row to begin with; see `Trace`.
 

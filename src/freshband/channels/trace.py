@@ -30,7 +30,7 @@ def _as_names(value: object) -> object:
     return [str(name) for name in names]
 
 
-if TYPE_CHECKING:  # what may be given; what is kept are a string and a tuple of strings
+if TYPE_CHECKING:  # what users may pass; stored as a string and a tuple of strings
     _Text: TypeAlias = str | os.PathLike[str]
     _Names: TypeAlias = str | Sequence[str]
 else:
@@ -43,7 +43,7 @@ else:
 class Trace(Recorded):
     r"""A recording, with a row for each round (or several rounds) and a column for each channel.
 
-    Three kinds of recording are understood. *States*, 0 or 1, are played as they are. *Ratios*,
+    There are three kinds of recordings. *States*, 0 or 1, are played as they are. *Ratios*,
     delivery ratios in [0, 1], are means: each row stands for ``rounds_per_row`` rounds in which
     the channels are Good with these probabilities, independently. *Quality*, such as a signal
     strength, is Good where it is at least ``threshold``; a missing value (NaN or an empty cell)
@@ -73,7 +73,7 @@ class Trace(Recorded):
     rounds_per_row : int >= 1, default 1
         The number of rounds for which each row is played.
     wrap : bool, default False
-        Whether to begin again after the last row; otherwise the run may not be longer.
+        Whether to begin again after the last row; otherwise a longer run is an error.
     offset : int >= 0 or "random", default 0
         The row to begin with. Random: a new row is drawn for each run, any row if ``wrap`` is
         true, otherwise one after which enough rows are left.
@@ -84,7 +84,7 @@ class Trace(Recorded):
     when the model is created and again only if it has changed.
 
     States and quality contain nothing random: every run meets the same states. The page
-    *Simulation* says what standard errors then mean, with and without ``offset="random"``.
+    *Simulation* explains what standard errors then mean, with and without ``offset="random"``.
 
     Examples
     --------
@@ -125,7 +125,7 @@ class Trace(Recorded):
             if value is not None and ending not in endings:
                 got = list(value) if isinstance(value, tuple) else value
                 raise ParameterError(f"{name} must be left out for a {ending} file, got {got!r}")
-        self._recording().check_offset()  # reads the file: report a bad one now, not in a run
+        self._recording().check_offset()  # reads the file now, not in a run
         return self
 
     def _recording(self) -> Recording:

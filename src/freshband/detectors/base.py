@@ -16,22 +16,22 @@ __all__ = ["forget", "forget_all", "push", "since_change"]
 def push(detector: Any, channel: int, outcome: int) -> bool:
     """Feed one 0/1 outcome of one channel; return whether it reveals a change.
 
-    After an alarm `since_change` says what the stream showed since.
+    After an alarm, `since_change` returns the outcomes since the change.
     """
     return False
 
 
 @verb
 def since_change(detector: Any, channel: int) -> tuple[float, float]:
-    """Return how many outcomes a channel showed since the change last found, and the successes."""
+    """Return a channel's numbers of outcomes and successes since the last change found."""
     return 0.0, 0.0
 
 
 @verb
 def forget(detector: Any, channel: int) -> None:
-    """Start one channel's stream afresh."""
+    """Restart one channel's stream."""
 
 
 @verb
 def forget_all(detector: Any) -> None:
-    """Start every channel's stream afresh."""
+    """Restart every channel's stream."""

@@ -4,11 +4,11 @@ For outcomes `x_1..x_n` with partial sums `S_s`, Algorithm 2 of the paper raises
 
     G_n = max over 1 <= s < n of  s kl(mean_{1:s}, mean_{1:n}) + (n-s) kl(mean_{s+1:n}, mean_{1:n})
 
-reaches a threshold `beta(n, delta)`. The decision here is that of a scan over all s, at every
-observation, but only vertices of the convex hull of the path `(s, S_s)` are looked at, all
-logarithms are of integers and come from a table, and the statistic is evaluated again only when
-an alarm has become possible. Close to the threshold it is evaluated in kl form, so that rounding
-cannot turn a decision. The page "Concepts" of the documentation proves why this is enough.
+reaches a threshold `beta(n, delta)`. The decision at every observation is that of a scan over all
+s, but only vertices of the convex hull of the path `(s, S_s)` are examined, all logarithms are of
+integers and come from a table, and the statistic is evaluated again only when an alarm has become
+possible. Close to the threshold it is evaluated in kl form, so that rounding cannot change a
+decision. The page "Concepts" of the documentation proves that this is enough.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ __all__ = ["Glr", "threshold"]
 
 _THRESHOLDS = ("paper", "besson", "kaufmann", "lai")
 
-_TABLE_END = 1 << 20  # entries of the x ln x table at most: 8 MiB, shared by all runs
-_CLOSE = 1e-6  # re-evaluate in kl form this near to the threshold, and this much nearer
-_ROUNDING = 1e-13  # per observation, which bounds the rounding of the table form
+_TABLE_END = 1 << 20  # most entries of the x ln x table: 8 MiB, shared by all runs
+_CLOSE = 1e-6  # distance to the threshold below which kl form is used, and its margin
+_ROUNDING = 1e-13  # bound on the rounding of the table form, per observation
 _UPPER, _LOWER = 0, 1
 
 
-_BOOK = np.dtype(  # what the test keeps of one stream
+_BOOK = np.dtype(  # the state of the test for one stream
     [
         ("count", np.int64),  # observations so far, n
         ("ones", np.int64),  # successes among them, S_n
@@ -44,7 +44,7 @@ _BOOK = np.dtype(  # what the test keeps of one stream
         ("patience", np.float64),  # nats that may be spent before the next evaluation
         ("price", np.float64, 2),  # nats that a Bad and a Good outcome cost
         ("size", np.int64, 2),  # vertices on the upper and the lower hull
-        ("split", np.int64),  # observations before the change last found, s
+        ("split", np.int64),  # observations before the last change found, s
         ("before", np.int64),  # successes among those, S_s
         ("statistic", np.float64),  # G at the last evaluation
     ]
@@ -53,7 +53,7 @@ _VERTEX = np.dtype([("s", np.int64), ("ones", np.int64), ("fit", np.float64)])  
 
 
 class _GlrState(NamedTuple):
-    """What the test remembers of N streams; H is the room for hull vertices."""
+    """The state of the test for N streams; H is the room for hull vertices."""
 
     book: NDArray[np.void]  # (N,) of _BOOK
     hull: NDArray[np.void]  # (N, 2, H) of _VERTEX, upper and lower
@@ -71,7 +71,7 @@ class Glr(Parameters):
     Parameters
     ----------
     delta : float in (0, 1), default 0.001
-        The false-alarm probability δ that the threshold is built for, on a stream of any length.
+        The false-alarm probability δ of the threshold, for a stream of any length.
     threshold : {"paper", "besson", "kaufmann", "lai"}, default "paper"
         `beta(n, delta)`, see `threshold`.
 
@@ -130,7 +130,7 @@ def _hull_capacity(n: int) -> int:
 
 @functools.cache
 def _table(length: int) -> NDArray[np.float64]:
-    """Return `x ln x` for x below ``length``; shared, so read only by convention."""
+    """Return `x ln x` for x below ``length``; shared, so callers must not write to it."""
     x = np.arange(length, dtype=np.float64)
     x[0] = 1.0
     table: NDArray[np.float64] = x * np.log(x)
@@ -251,7 +251,7 @@ def _add_corner(state: Any, channel: int, upper: bool, s: int, ones: int) -> Non
 
 @cold
 def _evaluate(state: Any, channel: int) -> bool:
-    """Compute G exactly, decide, and note how long no further evaluation is needed."""
+    """Compute G exactly, decide, and store how long no further evaluation is needed."""
     book = state.book[channel]
     n = book["count"]
     ones = book["ones"]

@@ -1,1 +1,1 @@
-"""Experiments, such as the paper's figures: one per file, each in two scales."""
+"""Experiments, such as the paper's figures: one per file, each at two scales."""

@@ -1,9 +1,9 @@
 """Settings of training that the paper leaves open (E20), chosen under random scheduling.
 
 ``freshband reproduce choice``. Local steps, batch and step size are those with which random
-scheduling, and nothing else, is most accurate over the last 25 of 250 rounds, in a run that no
-figure shows. A step size with which a model did not learn at all is not trusted on either air.
-Every trial is kept in ``choice.json``, so that an interrupted command can be resumed.
+scheduling is most accurate over the last 25 of 250 rounds, in a run that no figure shows. A step
+size with which a model did not learn at all is not used on either air (channel environment). Every
+trial is kept in ``choice.json``, so that an interrupted command can be resumed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Grid = Mapping[Place, Sequence[tuple[Sequence[int], Sequence[int], Sequence[floa
 _FILE: Final = "choice.json"
 _RUN: Final = 1000  # no figure shows it
 _OPEN: Final = ("local_steps", "batch_size", "client_lr")
-_UNLEARNED: Final = {"cifar10": 0.2, "cifar100": 0.02}  # twice what guessing gets
-# Local steps, batches and step sizes, all with all. Fewer updates arrive on the extreme air, which
-# has four clients, so there may be more steps. ResNet-18 learned so slowly that the search went on
-# upwards, until a trial took a minute of a GPU.
+_UNLEARNED: Final = {"cifar10": 0.2, "cifar100": 0.02}  # twice the accuracy of guessing
+# All combinations of local steps, batches and step sizes. On the extreme air, which has four
+# clients, fewer updates arrive, so more steps are tried. ResNet-18 learned so slowly that larger
+# values were added until a trial took a minute of a GPU.
 GRID: Final[Grid] = {
     ("cifar10", "piecewise"): [((5, 10), (32, 64), (0.02, 0.05, 0.1))],
     ("cifar10", "extreme"): [((10, 20), (32, 64), (0.02, 0.05, 0.1))],
@@ -49,7 +49,7 @@ GRID: Final[Grid] = {
 
 
 def read_trials(folder: Path) -> list[Trial]:
-    """Return what was tried, each trial with its ``accuracy``, ``device`` and ``precision``."""
+    """Return all trials, each with its ``accuracy``, ``device`` and ``precision``."""
     path = folder / _FILE
     return _read_rows(path) if path.exists() else []
 
@@ -68,7 +68,7 @@ def best_of(trials: Sequence[Trial], dataset: str, air: str) -> dict[str, Any]:
 def try_all(
     folder: Path, machine: Machine, grid: Grid = GRID, changes: Mapping[str, Any] | None = None
 ) -> Iterator[Trial]:
-    """Try what was not tried yet, and yield each trial once it is in the file.
+    """Run the trials that are missing, and yield each once it is in the file.
 
     ``changes`` are settings of training that replace the study's, such as the number of rounds.
     """

@@ -1,8 +1,8 @@
-"""What an experiment is, how one is reproduced, and how its claims are judged.
+"""Experiments: their definition, how they are reproduced, and how claims are judged.
 
-Adding an experiment is adding a file here, or a file of one's own that ``--import`` names: a class,
-registered under its name, that says what to compute, what is claimed and what to draw. The command
-line, the page *Reproduction*, its pictures and the tests follow from the registration.
+To add an experiment, add a file here, or your own file with ``--import``: a class, registered under
+its name, that defines what to compute, what is claimed and what to draw. The command line, the page
+*Reproduction*, its pictures and the tests follow from the registration.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ Results = Mapping[str, "xr.Dataset"]
 _Draw = Callable[[Any, Results], Picture | SimulatedCurves]
 
 _FORMATS: Final = ("freshband simulation 1", "freshband comparison 1")
-_COMMANDS: Final = ("all", "choice", "page")  # what else ``freshband reproduce`` takes
+_COMMANDS: Final = ("all", "choice", "page")  # other arguments of ``freshband reproduce``
 _VERDICTS: Final = re.compile(r"(?P<name>.+)-(?P<scale>quick|full)\.json")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a piece is computed; nothing of it belongs to the result."""
+    """Where a piece is computed; this does not affect the result."""
 
     device: str = "auto"
     precision: str = "auto"
@@ -74,13 +74,13 @@ class Piece:
     """A simulation or a comparison that is computed and kept as one file."""
 
     key: str  # name of the file, without its ending
-    config: Mapping[str, Any]  # what it is made with; a file made with other settings is refused
+    config: Mapping[str, Any]  # its settings; a file made with other settings is refused
     make: Callable[[Machine], xr.Dataset]
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement, and what became of it."""
+    """A statement and its verdict."""
 
     what: str
     paper: str  # "-" where the statement is not the paper's
@@ -93,7 +93,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Experiment(ABC):
-    """A question, what is computed to answer it, what is claimed, and what is drawn.
+    """A question, the computations that answer it, the claims, and the pictures.
 
     A subclass is a frozen dataclass. Its fields are sizes, such as the number of runs: their
     defaults are those of the scale ``full``, and ``quick`` replaces some of them.
@@ -103,13 +103,13 @@ class Experiment(ABC):
     title, question : str
         What the experiment shows, and the question it answers, in one line each.
     part : str
-        What the page puts before the title, such as ``"Fig. 3"``.
+        Text before the title on the page, such as ``"Fig. 3"``.
     order : int
-        Place on the page and in ``freshband reproduce all``; equal places are sorted by name.
+        Position on the page and in ``freshband reproduce all``; equal positions are sorted by name.
     extras : tuple of str
         Extras of the package that have to be installed.
     time : mapping of str to str
-        How long each scale takes, roughly.
+        Approximate time that each scale takes.
     quick : mapping of str to object
         Sizes at the scale ``quick``.
     figures : mapping of str to callable
@@ -131,11 +131,11 @@ class Experiment(ABC):
 
     @abstractmethod
     def pieces(self) -> Sequence[Piece]:
-        """Return what has to be computed, one file each."""
+        """Return the pieces to compute, one file each."""
 
     @abstractmethod
     def claims(self, results: Results) -> Sequence[Claim]:
-        """Judge the claims from the pieces, which are given by key."""
+        """Judge the claims; ``results`` maps keys to the results of the pieces."""
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ class Experiment(ABC):
 
     @classmethod
     def at(cls, scale: _Scale) -> Self:
-        """Return the experiment in one of its two sizes."""
+        """Return the experiment at one of its two scales."""
         return cls(scale=scale, **(cls.quick if scale == "quick" else {}))
 
     @classmethod
@@ -179,8 +179,8 @@ def register(name: str) -> Callable[[type[Experiment]], type[Experiment]]:
 
     def enter(experiment: type[Experiment]) -> type[Experiment]:
         if name in _COMMANDS:
-            raise ParameterError(f"no experiment can be called {name!r}: that is a command")
-        experiment.at("quick")  # what is incomplete fails here, not when it is asked for
+            raise ParameterError(f"an experiment cannot be called {name!r}: that is a command")
+        experiment.at("quick")  # an incomplete class fails here, not when it is used
         return registry.register(name)(experiment)
 
     return enter
@@ -202,17 +202,17 @@ def _find_verdicts(file: str) -> Experiment | None:
 def reproduce(
     experiment: Experiment, folder: Path, machine: Machine | None = None
 ) -> Iterator[tuple[Piece, bool]]:
-    """Compute what is missing of an experiment in a folder, then write its verdicts there.
+    """Compute the missing pieces of an experiment in a folder, then write its verdicts there.
 
-    Yields each piece once its file is there, and whether it was there before.
+    Yields each piece once its file exists, and whether it existed before.
     """
-    from freshband._sealed import save_sealed  # xarray takes half a second: names are told sooner
+    from freshband._sealed import save_sealed  # xarray takes half a second to import
 
     for piece in experiment.pieces():
         path = check_writable(folder / f"{piece.key}.nc")
         known = path.exists()
-        if known:
-            _load(piece, path)
+        if known:  # an interrupted command resumes here
+            _load(piece, path)  # refuses a file with other settings
         else:
             result = piece.make(machine or Machine())
             if result.attrs.get("format") not in _FORMATS:
@@ -230,7 +230,7 @@ def load_pieces(experiment: Experiment, folder: Path) -> dict[str, xr.Dataset]:
         path = folder / f"{piece.key}.nc"
         if not path.exists():
             raise FileError(
-                f"{path} is not there yet: freshband reproduce {experiment.name} --scale "
+                f"{path} does not exist yet: freshband reproduce {experiment.name} --scale "
                 f"{experiment.scale} --out {folder} makes it"
             )
         results[piece.key] = _load(piece, path)
@@ -247,12 +247,12 @@ def _load(piece: Piece, path: Path) -> xr.Dataset:
 
 
 def _same_settings(stored: Any, present: Mapping[str, Any]) -> bool:
-    """Whether the settings stored in a file are those of a piece, however they were spelt then."""
+    """Whether the settings in a file are those of a piece, also in an earlier spelling."""
     return bool(_spelt_alike(stored) == _spelt_alike(json.loads(json.dumps(dict(present)))))
 
 
 def _spelt_alike(config: Any) -> Any:
-    """Return what a piece was made with, settings of training as they are spelt today."""
+    """Return a piece's configuration, with settings of training in today's spelling."""
     if isinstance(config, dict) and "settings" in config:
         from freshband.federated.settings import Training
 
@@ -292,7 +292,7 @@ def judge(
     values : array_like
         One value per run.
     at_least, at_most : float
-        The bound that the mean has to reach; one of the two is given.
+        The bound that the mean has to reach; exactly one of the two is given.
 
     Examples
     --------
@@ -314,8 +314,8 @@ def judge_order(
 ) -> Claim:
     """Return a claim that something is larger, by more than two standard errors.
 
-    ``differences`` has one value per run; positive ones support the claim. The rest is as in
-    `judge`.
+    ``differences`` has one value per run; positive ones support the claim. Other parameters are as
+    in `judge`.
 
     Examples
     --------

@@ -22,7 +22,7 @@ _POLICIES: Final = (
     "random", "m-exp3:paper", "m-exp3:paper+aa", "glr-cucb:paper", "glr-cucb:paper+aa",  # printed
     "m-exp3", "glr-cucb", "glr-cucb:fresh", "bayes",  # ours
 )  # fmt: skip
-# In each pair the second has less regret: as the paper says, and as we say of ours.
+# In each pair the second has less regret: claims of the paper, and our own.
 _PRINTED: Final = (
     ("random", "m-exp3:paper"),
     ("m-exp3:paper", "glr-cucb:paper"),
@@ -51,7 +51,7 @@ class Fig2a(Experiment):
     """
 
     title = "Regret of the paper's policies and of ours"
-    question = "Do the policies rank by regret as the paper says, and where are ours?"
+    question = "Do the policies rank by regret as the paper says, and how do ours compare?"
     part = "Fig. 2a"
     order = 1
     time: ClassVar = {"quick": "seconds", "full": "a minute on a CPU"}
@@ -66,7 +66,7 @@ class Fig2a(Experiment):
         return [_fig2_piece(f"policies-{self.scale}", policies=list(_POLICIES), **sizes)]
 
     def claims(self, results: Results) -> Sequence[Claim]:
-        """Judge the orderings, run by run, and whether M-Exp3 grows slower and slower."""
+        """Judge the orderings, run by run, and whether the regret of M-Exp3 is sub-linear."""
         (result,) = results.values()
         found = []
         for worse, better in _PRINTED:

@@ -15,7 +15,7 @@ from freshband.experiments.simulated import _fig2_piece, _judge_growth, _regret_
 
 __all__ = ["Fig2b"]
 
-_TOLD: Final = ("glr-cucb:paper", "glr-cucb:fresh")  # can be told the number of breakpoints
+_TOLD: Final = ("glr-cucb:paper", "glr-cucb:fresh")  # these can use the number of breakpoints
 _POLICIES: Final = {"unknown": (*_TOLD, "bayes"), "known": _TOLD}
 _LINES: Final = {"unknown": "-", "known": "--"}
 
@@ -24,7 +24,7 @@ _LINES: Final = {"unknown": "-", "known": "--"}
 @final
 @dataclass(frozen=True)
 class Fig2b(Experiment):
-    """Fig. 2(b) by its text: regret of GLR-CUCB and ours by number of breakpoints, known and not.
+    """Fig. 2(b) by its text: regret of GLR-CUCB and ours by number of breakpoints.
 
     "Known" is the exploration rate that uses the number of breakpoints C_T,
     `α = 0.05 sqrt(N (C_T + 1) ln T / T)`; "unknown" is the printed one.
@@ -43,7 +43,7 @@ class Fig2b(Experiment):
     counts: tuple[int, ...] = tuple(range(13))
 
     def pieces(self) -> Sequence[Piece]:
-        """Return a simulation per number of breakpoints, with and without knowing it."""
+        """Return a simulation per number of breakpoints, each with the number known and unknown."""
         return [self._piece(count, told) for count in self.counts for told in _POLICIES]
 
     def _piece(self, count: int, told: str) -> Piece:

@@ -16,7 +16,7 @@ from freshband.experiments.training import _AIRS, Place, Runs, Trained, needed_r
 
 __all__ = ["Fig3"]
 
-_SCHEDULER: Final = "bayes+priority"  # of ours: learns fastest, with the paper's matching
+_SCHEDULER: Final = "bayes+priority"  # our fastest learner, with the paper's matching
 _LEARNERS: Final = {"piecewise": "glr-cucb:paper", "extreme": "m-exp3:paper"}
 _JUDGED: Final = ("learner, adaptive matching", "ours")
 _PAPER: Final = {  # accuracy at round 250 of adaptive matching, in percent
@@ -31,11 +31,11 @@ _PAPER: Final = {  # accuracy at round 250 of adaptive matching, in percent
 @final
 @dataclass(frozen=True)
 class Fig3(Trained):
-    """Fig. 3: test accuracy over rounds, two data sets on two airs, four ways to schedule.
+    """Fig. 3: test accuracy over rounds: two data sets, two kinds of channels, four schedulers.
 
-    CIFAR-10 with the eight-layer CNN and CIFAR-100 with ResNet-18, Dirichlet 0.5; piecewise air
-    with N = 30, M = 20 and GLR-CUCB, extremely non-stationary air with N = 6, M = 4 and M-Exp3.
-    Ours is `bayes` with the paper's matching and the best rule of `freshband.experiments.rules`.
+    CIFAR-10 with the eight-layer CNN and CIFAR-100 with ResNet-18, Dirichlet 0.5;
+    piecewise channels with N = 30, M = 20 and GLR-CUCB, extremely non-stationary ones with N = 6,
+    M = 4 and M-Exp3. Ours is `bayes` with the paper's matching and the best rule of `rules`.
 
     **Deviations.** What the paper leaves open (E20) was chosen once, by the accuracy of random
     scheduling alone: see `freshband.experiments._choice`. The scale ``quick`` trains on the digits.
@@ -49,7 +49,7 @@ class Fig3(Trained):
     quick: ClassVar = {"places": tuple(product(["digits"], _AIRS)), "runs": 2}
 
     def roles(self, place: Place) -> Mapping[str, Runs]:
-        """Return four ways to schedule."""
+        """Return the four schedulers."""
         learner = _LEARNERS[place[1]]
         return {
             "random": Runs("random"),
@@ -81,7 +81,7 @@ class Fig3(Trained):
             needed = needed_rounds(accuracy[role], accuracy["random"])
             share = heard["random"] / heard[role]
             why = (
-                f"random hears {share:.2f} of the updates this does, {heard['random']:.1f} against "
+                f"random gets {share:.2f} times as many updates, {heard['random']:.1f} against "
                 f"{heard[role]:.1f} per round"
             )
             found.append(judge(what, "2/3", needed, at_most=2 / 3, unit="ratio", why=why))

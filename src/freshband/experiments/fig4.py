@@ -19,13 +19,13 @@ __all__ = ["Fig4"]
 
 _OURS: Final = "bayes"
 _ORACLE: Final = "oracle:mean+age"
-# What the paper cuts from random scheduling's variance, and the least of it, by channels.
+# The paper's cuts of random scheduling's variance, and the smallest of them, by channels.
 _PAPER: Final = {"fig3-piecewise": ("73 to 78 %", 73.0), "fig3-extreme": ("71 to 75 %", 71.0)}
 
 
 @dataclass(frozen=True)
 class _Air:
-    """An air on which ages alone are simulated, and the paper's learner for it."""
+    """An air (channel environment) on which ages alone are simulated, with the paper's learner."""
 
     channels: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -65,9 +65,10 @@ _AIRS: Final[Mapping[str, _Air]] = {
 class Fig4(Trained):
     """Fig. 4: cumulative AoI variance `Σ V_t / M` over rounds, from the runs of Fig. 3.
 
-    How far channels can be learned depends on how fast they change, which the paper does not say of
-    its extreme air. So the ages alone are simulated too, with many runs: on the piecewise air, on
-    six channels from still ones to means that last five rounds on average, and under jammers.
+    How well channels can be learned depends on how fast they change, which the paper does not state
+    for its extreme ones. So the ages alone are also simulated, with many runs: on piecewise ones,
+    on six channels from almost constant ones to means that last five rounds on average, and under
+    jammers.
 
     **Deviations.** The formula of the cumulative variance is our reading (E18).
     """
@@ -114,7 +115,7 @@ class Fig4(Trained):
         return {policy: total.sel(policy=policy).values for policy in _AIRS[name].policies.values()}
 
     def _judge_learning(self, results: Results, name: str) -> list[Claim]:
-        """Judge what can be learned on an air: the printed learner, and ours against the oracle."""
+        """Judge the cuts on an air: the printed learner, and ours against the oracle."""
         air, total = _AIRS[name], self._totals(results, name)
         base, printed = total["random"], f"{air.printed}+age"
         cuts = {policy: 100 * _ratio(base - values, base) for policy, values in total.items()}
@@ -134,7 +135,7 @@ class Fig4(Trained):
         return found
 
     def claims_at(self, results: Results, place: Place) -> Sequence[Claim]:
-        """Judge what training shows; ages do not depend on the data set."""
+        """Judge the trained runs; ages do not depend on the data set."""
         dataset, air = place
         if dataset != self.datasets[0]:
             return []

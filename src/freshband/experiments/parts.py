@@ -1,4 +1,4 @@
-"""Beyond the paper: what scheduling gives to accuracy, and what the rule for lost updates gives."""
+"""Beyond the paper: how scheduling and the rule for lost updates affect accuracy."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["Parts"]
 @final
 @dataclass(frozen=True)
 class Parts(Trained):
-    """Beyond the paper: what scheduling gives to accuracy, and what the rule gives.
+    """Beyond the paper: how much accuracy comes from scheduling, and how much from the rule.
 
     Random scheduling, the paper's learner with adaptive matching and our scheduler, each with the
-    paper's round and with the rule that `freshband.experiments.rules` found best, so that the two
-    effects can be told apart. Half of the runs are those of Fig. 3.
+    paper's round and with the rule that `freshband.experiments.rules` found best, to separate the
+    two effects. Half of the runs are those of Fig. 3.
 
-    CIFAR-100 takes long: its piecewise air and the paper's learner on it are left out.
+    CIFAR-100 takes long: its piecewise channels and the paper's learner on it are left out.
     """
 
     title = "What scheduling gives, and what the rule for lost updates"
@@ -71,7 +71,7 @@ class Parts(Trained):
         return found
 
     def _picture(self, results: Results) -> Picture:
-        # The colours of Fig. 3, where the learner with random matching has the second.
+        # The colours of Fig. 3; the second belongs to the learner with random matching.
         colours = {"random": 0, _SCHEDULER: 3} | {
             f"{each}+priority": 2 for each in _LEARNERS.values()
         }

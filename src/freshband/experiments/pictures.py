@@ -1,4 +1,4 @@
-"""What pictures of experiments show, as data; `freshband.reporting._figures` draws them."""
+"""Pictures of experiments as data; `freshband.reporting._figures` draws them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Panel", "Picture", "Series", "SimulatedCurves"]
 class Series:
     """Values at positions x, one row per position and one column per run.
 
-    Means over runs are drawn with their standard errors. ``colour`` is a place in the palette,
+    Means over runs are drawn with their standard errors. ``colour`` is an index into the palette,
     ``line`` a line style of Matplotlib.
     """
 
@@ -34,8 +34,8 @@ class Series:
 class Panel:
     """One pair of axes: lines with bands, points on lines, bars side by side, or named rows.
 
-    ``ticks`` are named positions, on the y axis of ``rows`` and else on the x axis. With
-    ``percent`` shares on the y axis are written as percentages.
+    ``ticks`` are named positions, on the y axis for ``rows``, otherwise on the x axis. With
+    ``percent`` the y axis shows percentages.
     """
 
     kind: Literal["curves", "points", "bars", "rows"]

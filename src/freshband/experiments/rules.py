@@ -16,14 +16,14 @@ from freshband.experiments.training import _AIRS, Place, Runs, Trained, needed_r
 
 __all__ = ["Rules"]
 
-_OURS: Final = "eager+average"  # the best on both airs, which a test holds against the files
+_OURS: Final = "eager+average"  # the best on both airs, which a test checks
 _CHANGES: Final = ("fixed", "eager", "average")
 _ALL: Final = tuple("+".join(some) for n in range(4) for some in combinations(_CHANGES, n))
-_FIRST: Final = 1000  # no figure shows this run and those that follow
+_FIRST: Final = 1000  # no figure shows this run or later ones
 
 
 def _ruled(policy: str, rule: str = _OURS) -> str:
-    """Return a policy with a rule, by default the one ours has."""
+    """Return a policy with a rule, by default ours."""
     return f"{policy}@{rule}" if rule else policy
 
 
@@ -44,7 +44,7 @@ class Rules(Trained):
     """Beyond the paper: rules for lost updates, compared under random scheduling.
 
     Three changes to the paper's round are tried alone and together. With ``fixed`` an update counts
-    with its own weight, whoever else is heard; an ``eager`` client goes on training while its
+    with its own weight, whichever others arrive; an ``eager`` client continues training while its
     update waits to get through; with ``average`` the server hands out a mean of its recent models.
     The runs are ones that no figure shows, so Figs. 3 and 4 are not biased by the choice.
 
@@ -70,11 +70,11 @@ class Rules(Trained):
     rivals: Sequence[str] = ("fedavg", "longer", "fedavg+average", "longer+average")
 
     def roles(self, place: Place) -> Mapping[str, Runs]:
-        """Return random scheduling with every rule and every rival."""
+        """Return random scheduling with every rule and every alternative."""
         return {rule: _runs(rule) for rule in (*self.rules, *self.rivals)}
 
     def late(self, results: Results, place: Place) -> dict[str, NDArray[np.float64]]:
-        """Return accuracy over the last 25 rounds in percent, run by run, by rule and rival."""
+        """Return percent accuracy over the last 25 rounds, by run, of each rule and alternative."""
         found = self.measured(results, place, "accuracy")
         return {rule: 100 * np.nanmean(curves[:, -25:], axis=1) for rule, curves in found.items()}
 
@@ -84,14 +84,14 @@ class Rules(Trained):
         return max(self.rules, key=lambda rule: float(found[rule].mean()))
 
     def claims_at(self, results: Results, place: Place) -> Sequence[Claim]:
-        """Compare every rule with the paper's round, and the best with its rivals."""
+        """Compare every rule with the paper's round, and the best with the alternatives."""
         late, best = self.late(results, place), self.best_rule(results, place)
         accuracy = self.measured(results, place, "accuracy")
         trained = self.measured(results, place, "trained")
         pairs = [(rule, "") for rule in self.rules[1:]] + [(best, rival) for rival in self.rivals]
         where, found = ", ".join(place), []
         for better, worse in pairs:
-            told = worse or better  # the one whose cost no other claim states
+            told = worse or better  # no other claim states its cost
             work = _runs(told).longer * trained[told].mean() / trained[""].mean()
             rounds = np.mean(needed_rounds(accuracy[told], accuracy[""]))
             what = f"{where}: {_named(better)} above {_named(worse)} in the last 25 rounds"

@@ -1,4 +1,4 @@
-"""What experiments that only simulate share: pieces, regret as points, and whether it grows."""
+"""Shared by experiments that only simulate: pieces, regret as points, and its growth."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def simulation_piece(key: str, **request: Any) -> Piece:
 
 
 def _fig2_piece(key: str, **request: Any) -> Piece:
-    """Return a simulation with what the three parts of Fig. 2 have in common."""
+    """Return a simulation with the common settings of Fig. 2."""
     return simulation_piece(key, channels="fig2", clients=2, rounds=20_000, seed=0, **request)
 
 
 def _thin(result: xr.Dataset) -> xr.Dataset:
-    """Leave out what no figure shows, and half of the digits of curves."""
+    """Drop the variables that no figure shows, and store curves in single precision."""
     spare = ["age_curve", "variance_curve", "delivered_curve", "regret_fixed_curve"]
     kept = result.drop_vars([*spare, "participation"])
     curves = {name: kept[name].astype(np.float32) for name in kept if str(name).endswith("curve")}

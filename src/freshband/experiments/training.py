@@ -1,4 +1,4 @@
-"""What experiments that train share: places, settings, runs of a policy, and curves over rounds."""
+"""Shared by experiments that train: places, settings, runs of a policy, curves over rounds."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Place", "Runs", "Trained", "needed_rounds", "settings_of"]
 
-Place = tuple[str, str]  # a data set and an air, which is a channel environment
-_Style = tuple[int, str]  # a place in the palette and a line
+Place = tuple[str, str]  # a data set and an air (channel environment)
+_Style = tuple[int, str]  # an index into the palette and a line style
 
 _AIRS: Final = {"piecewise": 20, "extreme": 4}  # number of clients on each
-_LOOKS: Final = 5  # looks at the test set over which a curve is smoothed: 25 rounds
+_LOOKS: Final = 5  # evaluations over which a curve is smoothed: 25 rounds
 _BY_MACHINE: Final = {"device", "precision", "path", "workers"}
 
-# What the paper does not say (E20). The settings for CIFAR were chosen by
+# Settings that the paper leaves open (E20). Those for CIFAR were chosen by
 # `freshband.experiments._choice`; digits show only that everything works.
 _OPEN: Final[Mapping[Place, Mapping[str, Any]]] = {
     ("digits", "piecewise"): {"local_steps": 5, "batch_size": 32, "client_lr": 0.05},
@@ -39,7 +39,7 @@ _OPEN: Final[Mapping[Place, Mapping[str, Any]]] = {
     ("cifar100", "piecewise"): {"local_steps": 20, "batch_size": 64, "client_lr": 0.4},
     ("cifar100", "extreme"): {"local_steps": 40, "batch_size": 64, "client_lr": 0.4},
 }
-# Over (policy, run, round, client) a file would be large; of clients only these are kept.
+# Arrays over (policy, run, round, client) are large; only these are kept per client.
 _KEPT: Final = (
     "accuracy", "loss", "accuracy_spread", "variance", "cumulative_variance", "regret",
     "participation", "mean_age", "n_delivered", "final_client_accuracy", "alarm", "trained",
@@ -48,7 +48,7 @@ _KEPT: Final = (
 
 
 def settings_of(place: Place, **changes: Any) -> Training:
-    """Return the settings that all policies share; the seed of the air too is always 0 (E18)."""
+    """Return the settings that all policies share; the seed, also of the air, is 0 (E18)."""
     from freshband.federated.settings import Training
 
     dataset, air = place
@@ -58,7 +58,7 @@ def settings_of(place: Place, **changes: Any) -> Training:
 
 
 def _on_machine(settings: Training, machine: Machine) -> Training:
-    """Return the settings as they are trained on a machine."""
+    """Return the settings with the device and data folder of a machine."""
     where: dict[str, Any] = {"device": machine.device, "precision": machine.precision}
     if machine.data_dir is not None and settings.dataset != "digits":
         where["dataset_options"] = {"data_dir": str(machine.data_dir / settings.dataset)}
@@ -66,7 +66,7 @@ def _on_machine(settings: Training, machine: Machine) -> Training:
 
 
 class Runs(NamedTuple):
-    """Runs of a policy from the first on, with ``longer`` times the local steps."""
+    """Runs of a policy, starting at ``first``, with ``longer`` times the local steps."""
 
     policy: str
     first: int = 0
@@ -181,11 +181,11 @@ def _thin(result: xr.Dataset) -> xr.Dataset:
 
 
 def needed_rounds(accuracy: NDArray[np.float64], base: NDArray[np.float64]) -> list[float]:
-    """Return the rounds to the baseline's last accuracy over the baseline's own, run by run.
+    """Return the rounds needed for the baseline's final accuracy, relative to the baseline.
 
-    Accuracies have the shape (runs, rounds) and are NaN where nobody looked. They are smoothed over
-    five looks at the test set, so that one lucky look counts neither for nor against; a run that
-    never gets there is counted with its last round.
+    Accuracies have the shape (runs, rounds) and are NaN in rounds without an evaluation. They are
+    smoothed over five evaluations, so that a single lucky one does not matter; a run that never
+    reaches the accuracy counts with its last round.
     """
     looks = np.flatnonzero(~np.isnan(base[0]))
     at = 1 + looks[_LOOKS - 1 :]

@@ -1,4 +1,4 @@
-"""The assignment problem: which client sends on which channel where every link differs."""
+"""The assignment problem: which client sends on which channel if links differ."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from freshband._jit import cold, kernel
 
-_MOST = 1e9  # infinite scores count as this much, so that differences stay numbers
+_MOST = 1e9  # replaces infinite scores, so that differences stay finite
 
 
 @kernel
 def _cost(urgency: float, score: float) -> float:
     if score > _MOST:
         return -urgency * _MOST
-    return -urgency * score if score >= -_MOST else urgency * _MOST  # the worst if not a number
+    return -urgency * score if score >= -_MOST else urgency * _MOST  # NaN counts as the worst
 
 
 @cold
@@ -31,7 +31,7 @@ def assign(urgency: Any, scores: Any, clients: Any, channels: Any, assignment: A
     urgency : float64 array, shape (M,)
     scores : float64 array, shape (M, N)
     clients : int64 array, shape (M,)
-        All clients, in the order in which they enter; it decides among equally good assignments.
+        All clients, in the order in which they enter; the order decides between equal assignments.
     channels : int64 array, shape (K,), K >= M
     assignment : int64 array, shape (M,)
         Filled with a channel per client.
@@ -44,7 +44,7 @@ def assign(urgency: Any, scores: Any, clients: Any, channels: Any, assignment: A
     >>> assignment.tolist()  # 2 x 0.8 + 0.9 is more than 2 x 0.9 + 0.1
     [1, 0]
     """
-    end = len(channels)  # stands for the place of the client that enters
+    end = len(channels)  # the place of the client that enters
     holder = np.full(end + 1, -1)  # position in ``clients`` of the client that holds a channel
     price, wealth = np.zeros(end + 1), np.zeros(len(clients))
     slack, via = np.zeros(end), np.zeros(end, np.int64)

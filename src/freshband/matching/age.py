@@ -1,4 +1,4 @@
-"""Age matching: the client that waited longest gets the best channel."""
+"""Age matching: the client with the highest age gets the best channel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _AgeState(NamedTuple):
     """The clients in order."""
 
     clients: NDArray[np.int64]  # (M,)
-    lot: NDArray[np.int64]  # (1,) makes ties fall differently in every run
+    lot: NDArray[np.int64]  # (1,) breaks ties differently in every run
 
 
 @rank_clients.register(_AgeState)
@@ -46,8 +46,8 @@ class Age(Parameters):
 
     Solves `maximise sum_i a_i(t-1) mean_{k(i)}` over assignments of the chosen channels (by the
     rearrangement inequality), which is the best single step; for two clients with known means it is
-    also optimal over the infinite horizon (erratum E6). Where a scheduler scores every link of its
-    own, it solves `maximise sum_i a_i (a_i + 1) score_{i,k(i)}`, an assignment problem.
+    also optimal over the infinite horizon (erratum E6). Where a scheduler scores every link
+    separately, it solves `maximise sum_i a_i (a_i + 1) score_{i,k(i)}`, an assignment problem.
 
     Notes
     -----

@@ -1,7 +1,7 @@
 """What a matching is: a rule that gives the chosen channels to clients.
 
-A matching registers `match`. One that pairs the ranks of channels with the ranks of clients only
-says how it ranks: see `pairs_ranks`.
+A matching registers `match`. One that pairs the ranks of channels with the ranks of clients
+registers only how it ranks: see `pairs_ranks`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _StateType = TypeVar("_StateType", bound=type)
 class Matching(Protocol):
     """A rule that gives channels to clients."""
 
-    needs_contributions: ClassVar[bool]  # whether it ranks by what training says; False if left out
+    needs_contributions: ClassVar[bool]  # whether it ranks by contributions; default False
 
     def start(self, n_clients: int, lot: int = 0) -> Any:
-        """Allocate the state; ``lot``, drawn once per run, makes ties fall differently in each."""
+        """Allocate the state; ``lot``, drawn once per run, breaks ties differently in each run."""
         ...
 
 
@@ -74,20 +74,20 @@ def match(
     chosen : int64 array, shape (M,)
         The channels to hand out; may be reordered.
     scores : float64 array, shape (1, N) or (M, N)
-        The key channels are ranked by, higher is better: one row for all clients, or one each.
+        The ranking key of channels, higher is better: one row for all clients, or one each.
     ages : int64 array, shape (M,)
-        Ages at the end of the round before.
+        Ages at the end of the previous round.
     priorities : float64 array, shape (M,)
-        What training says of each client, higher is more important; zeros without training.
+        The contribution of each client, higher is more important; zeros without training.
     rng : numpy Generator
     assignment : int64 array, shape (M,)
-        To be filled with the channel of each client. It holds -1 everywhere when it is given; a
-        client that keeps -1 does not send in this round.
+        The array to fill with the channel of each client. It holds -1 at first; a client that keeps
+        -1 does not send in this round.
     """
 
 
 def pairs_ranks(state_type: _StateType) -> _StateType:
-    """Let the client of rank r have the channel of rank r (class decorator).
+    """Give the client of rank r the channel of rank r (class decorator).
 
     The state has a field ``clients``, shape (M,), and registers `rank_clients`. Where links differ
     and it registers `write_urgency`, the sum of urgency times score is maximised instead.
@@ -125,18 +125,18 @@ def rank_channels(matching: Any, t: int, scores: Any, rng: Any, chosen: Any) -> 
 
 @verb
 def rank_clients(matching: Any, t: int, ages: Any, priorities: Any) -> None:
-    """Sort ``matching.clients``, the first to be served first; by default leave them in place."""
+    """Sort ``matching.clients`` in the order of service; by default keep the order."""
 
 
 @verb
 def write_urgency(matching: Any, ages: Any, out: Any) -> bool:
-    """Write the urgency of each client, shape (M,); return whether this matching goes by it."""
+    """Write the urgency of each client, shape (M,); return whether this matching uses it."""
     return False
 
 
 @kernel
 def sort_clients(keys: Any, t: int, lot: int, clients: Any) -> None:
-    """Sort all clients by decreasing key; their ties fall independently of the channels'."""
+    """Sort all clients by decreasing key; ties are independent of those of channels."""
     for j in range(len(clients)):
         clients[j] = j
     sort_by(keys, t + CLIENTS + lot, clients)
@@ -153,7 +153,7 @@ def _sort_by_sums(scores: Any, t: int, chosen: Any) -> None:
 
 @cold
 def _serve_urgent(matching: Any, chosen: Any, scores: Any, ages: Any, assignment: Any) -> bool:
-    """Maximise the sum of urgency times score, or return False if urgency does not decide."""
+    """Maximise the sum of urgency times score, or return False if urgency is not used."""
     urgency = np.zeros(len(ages))
     if not write_urgency(matching, ages, urgency):
         return False

@@ -35,12 +35,12 @@ class _PriorityState(NamedTuple):
     recent: NDArray[np.void]  # (W,) spread, oldest age and largest contribution of a round
     beta: NDArray[np.float64]  # (1,) β
     option: NDArray[np.void]  # scale, and whether maxima are over a window
-    lot: NDArray[np.int64]  # (1,) makes ties fall differently in every run
+    lot: NDArray[np.int64]  # (1,) breaks ties differently in every run
 
 
 @kernel
 def _peak(recent: Any, windowed: bool, t: int, value: float) -> float:
-    """Enter this round's value and return the maximum of all rounds, or of the window's."""
+    """Store this round's value and return the maximum over all rounds, or over the window."""
     if windowed:
         recent[t % len(recent)] = value
     else:
@@ -108,7 +108,7 @@ def _write_urgency(matching: _PriorityState, ages: Any, out: Any) -> bool:
 @register("priority")
 @final
 class Priority(Parameters):
-    """The client of the highest priority gets the best channel, by contribution and age.
+    """The client with the highest priority, by contribution and age, gets the best channel.
 
     The priority of client i is `λ_i = (1 - β_t) C_i + β_t a_i / max a` with
     `β_t = β V_t / max V` (equations (36) to (40)): contribution `C_i` decides while ages are
@@ -121,11 +121,11 @@ class Priority(Parameters):
     beta : float in [0, 1], default 0.9
         The largest weight of age, β.
     contribution_scale : {"sum", "none", "running_max", "minmax"}, default "sum"
-        Whether contributions count as shares of their sum (ζ of (43)), as they are (printed),
-        divided by their largest value so far, or stretched to [0, 1] in each round.
+        How contributions are scaled: to shares of their sum (ζ of (43)), not at all (as printed),
+        by their largest value so far, or to [0, 1] in each round.
     norm_window : int >= 1 or None, default 1
-        The number of last rounds, this one included, that maxima are taken over; None is all of
-        them, as printed.
+        The number of most recent rounds, this one included, over which maxima are taken; None means
+        all rounds, as printed.
 
     Notes
     -----
@@ -134,10 +134,10 @@ class Priority(Parameters):
     So ages are as even as with `age`. The page about training compares the settings.
 
     **Deviations** (erratum E8). (1) β is not given in the paper. (2) `C` lies in [0, 2] and the
-    normalised age in (0, 1], so as printed contributions drown ages; the default scale makes both
-    comparable. (3) As printed, `max V` and `max a` run over all rounds: after one bad spell both
-    ratios, and so the weight of ages, stay small; the default looks at the present round.
-    (4) `V_t / max V` is 0/0 while ages are even, and read as 0: then contribution alone decides.
+    normalised age in (0, 1], so as printed contributions outweigh ages; the default scale makes
+    both comparable. (3) As printed, `max V` and `max a` run over all rounds: after one bad period
+    both ratios, and so the weight of ages, stay small; the default uses the present round. (4) `V_t
+    / max V` is 0/0 while ages are even, and read as 0: then contribution alone decides.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Random matching: chosen channels are dealt out at random."""
+"""Random matching: chosen channels are given to clients at random."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _rank_channels(
 @register("random")
 @final
 class RandomMatching(Parameters):
-    """Chosen channels are dealt out uniformly at random.
+    """Chosen channels are given to clients uniformly at random.
 
     Every permutation is equally likely: the paper's baseline matching.
 

@@ -42,7 +42,7 @@ class Rotate(Parameters):
     Notes
     -----
     **Deviations.** Clients and rounds count from 1 and "0-th largest" is read as the largest.
-    The cycle runs through a list sorted by quality, so a client meets all bad channels in a row;
+    The cycle runs through a list sorted by quality, so a client gets all bad channels in a row;
     with many clients that is worse than a random matching (erratum E6).
 
     Examples

@@ -1,1 +1,1 @@
-"""Reports, pictures and tables of models and result files; nothing here runs a policy."""
+"""Reports, pictures and tables of models and result files; no policy is run here."""

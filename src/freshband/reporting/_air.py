@@ -1,6 +1,6 @@
 """The air of one run, averaged over columns of rounds, as maps show it.
 
-The air is the channel environment: what the states and success rates of all channels are.
+The air is the channel environment: the states and success rates of all channels.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from freshband.channels.base import ChannelModel, open_air
 
-COLUMNS: Final = 480  # of a map, at most: about what a printed figure resolves
-_FEWEST: Final = 60  # columns of a map, whatever the number of cells
-_CELLS: Final = 400_000  # of all views of a map together, at most
+COLUMNS: Final = 480  # most columns of a map, about the resolution of a printed figure
+_FEWEST: Final = 60  # fewest columns of a map
+_CELLS: Final = 400_000  # most cells of all views of a map together
 _BLOCK: Final = 4096  # rounds that are drawn at a time, so that memory stays small
 
 
@@ -36,7 +36,7 @@ def cut_rounds(rounds: int, rows: int = 1, views: int = 1) -> NDArray[np.int64]:
 
 
 def pool(values: Any, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return averages over columns of rounds, the first axis; NaN where there is nothing."""
+    """Return averages over columns of rounds, the first axis; NaN where all values are NaN."""
     numbers = np.asarray(values, dtype=np.float64)
     known = ~np.isnan(numbers)
     sums = np.add.reduceat(np.where(known, numbers, 0.0), cuts[:-1], axis=0)
@@ -47,7 +47,7 @@ def pool(values: Any, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
 def read_air(
     model: ChannelModel, horizon: int, seed: int, run: int, cuts: NDArray[np.int64]
 ) -> Air:
-    """Draw a run's air again up to the last cut, column by column."""
+    """Regenerate a run's air up to the last cut, column by column."""
     stream = open_air(model, horizon, seed, run)
     widths = np.diff(cuts)
     means, good = np.zeros((2, len(widths), model.n_channels))

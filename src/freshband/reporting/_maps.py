@@ -18,7 +18,7 @@ def paint_map(
 ) -> QuadMesh:
     """Paint values of shape (columns, rows), the first row on top.
 
-    ``edges`` bound the columns; ``ruled`` says whether white lines part columns, and rows.
+    ``edges`` bound the columns; ``ruled`` says whether white lines separate columns, and rows.
     """
     rows = np.arange(values.shape[1] + 1) - 0.5
     painted = axes.pcolormesh(edges, rows, values.T, rasterized=True, **look)
@@ -34,7 +34,7 @@ def paint_map(
 
 
 def count_along(axis: Axis, ticks: int) -> None:
-    """Limit an axis to about so many ticks, all of them whole numbers."""
+    """Limit an axis to about this number of ticks, all of them whole numbers."""
     axis.set_major_locator(MaxNLocator(nbins=ticks, integer=True, min_n_ticks=1))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 

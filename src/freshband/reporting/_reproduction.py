@@ -1,8 +1,8 @@
-"""The page that shows paper and library side by side, from files of ``freshband reproduce``.
+"""The page that compares paper and library, generated from files of ``freshband reproduce``.
 
-Numbers come from the results and verdicts, prose from Markdown files beside them:
-``NAME-SCALE.md`` follows the table of an experiment, and ``introduction.md``, ``choice.md`` and
-``deviations.md`` have their places on the page.
+Numbers come from the results and verdicts, prose from Markdown files beside them: ``NAME-SCALE.md``
+follows the table of an experiment, and ``introduction.md``, ``choice.md`` and ``deviations.md``
+hold the other sections.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from freshband.reporting._numbers import written_number
 
 
 def reproduction_page(folder: Path) -> str:
-    """Return the page as Markdown; of an experiment's two scales the full one is preferred.
+    """Return the page as Markdown; the full scale of an experiment is preferred.
 
     Pictures are expected in a folder of the same name beside the page.
     """
@@ -96,7 +96,7 @@ def _devices(made: Iterable[Mapping[Any, Any]]) -> str:
 
 
 def _left_open(folder: Path) -> str:
-    """Show what was tried for the settings the paper leaves open."""
+    """Show the trials for the settings that the paper leaves open."""
     trials = read_trials(folder)
     lines = [
         "## What the paper leaves open in training",
@@ -105,7 +105,7 @@ def _left_open(folder: Path) -> str:
         "freshband reproduce choice --data-dir data --out reproduction" + _place(trials),
         "```",
         "",
-        _prose(folder, "choice") + f"Computed on {_devices(trials)}; what was taken is in bold.",
+        _prose(folder, "choice") + f"Computed on {_devices(trials)}; the chosen settings are bold.",
         "",
         "| data, air | E | batch | η | accuracy of random |",
         "| --- | ---: | ---: | ---: | ---: |",
@@ -125,6 +125,6 @@ def _row(claim: Mapping[str, Any]) -> str:
 
 
 def written_measure(claim: Mapping[str, Any]) -> str:
-    """Return what was measured with its standard error and unit."""
+    """Return the measured value with its standard error and unit."""
     kept = [value for value in (claim["ours"], claim["error"]) if not math.isnan(value)]
     return f"{' ± '.join(map(written_number, kept))} {claim['unit']}"

@@ -1,4 +1,4 @@
-"""Scalars of each round for TensorBoard, written while the rounds are played."""
+"""Scalars of each round for TensorBoard, written during a run."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from freshband.parameters import file_path
 def writing_scalars(
     folder: str | os.PathLike[str], *, done: int = 0
 ) -> Iterator[Callable[[RoundRecord], None]]:
-    """Yield a function that writes a round's scalars into a folder TensorBoard can read.
+    """Yield a function that writes a round's scalars into a folder for TensorBoard.
 
-    ``done`` rounds were played before: later ones in the folder, of a run that was killed, are
-    hidden. A folder that cannot be written raises `FileError`.
+    ``done`` rounds were played before; later rounds in the folder, from a killed run, are hidden. A
+    folder that cannot be written raises `FileError`.
     """
     target: Path = file_path("folder", folder)
     try:

@@ -1,4 +1,4 @@
-"""Curves of several runs, as pages and pictures draw them: one series for each policy."""
+"""Curves of several runs for pages and pictures: one series for each policy."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from freshband.statistics import standard_error
 
 
 class Series(NamedTuple):
-    """One curve: its places, shape (n,), and the values of every run, shape (runs, n)."""
+    """One curve: its x values, shape (n,), and the values of every run, shape (runs, n)."""
 
     x: NDArray[Any]
     values: NDArray[np.float64]
 
     def summarise(self) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
-        """Return places, mean and standard error over runs, where every run has a value."""
+        """Return x values, mean and standard error over runs, where every run has a value."""
         known = ~np.isnan(self.values).any(axis=0)
         values = self.values[:, known]
         return np.asarray(self.x)[known], values.mean(axis=0), standard_error(values)
@@ -42,7 +42,7 @@ def over_policies(
 
 
 def rank_clients(values: xr.DataArray) -> xr.DataArray:
-    """Return values over (policy, run, client) sorted in each run, the client worst off first."""
+    """Return values over (policy, run, client) sorted in each run, the lowest value first."""
     ranked = values.transpose("policy", "run", "client")
     ranked = ranked.copy(data=np.sort(ranked.values, axis=-1))
     return ranked.assign_coords(client=np.arange(1, ranked.sizes["client"] + 1))

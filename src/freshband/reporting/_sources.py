@@ -1,4 +1,4 @@
-"""The files that a report shows, and which part of the page each becomes."""
+"""The files that a report shows, and the part of the page for each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from freshband.reporting._page.parts import Part
 from freshband.reporting._page.pictures import DRAWN
 from freshband.reporting._page.verdicts import is_verdict_name, show_json
 
-_HDF5: Final = b"\x89HDF\r\n\x1a\n"  # begins every result, whatever its file is called
+_HDF5: Final = b"\x89HDF\r\n\x1a\n"  # the first bytes of every result, whatever its file name
 _RUN: Final = "run.json"
 _PAGES: Final = {
     "freshband simulation 1": "simulation",
@@ -22,10 +22,10 @@ _PAGES: Final = {
 
 
 def find_results(root: Path) -> list[Path]:
-    """Return files that may be results, verdicts first, because they sum the others up.
+    """Return files that may be results; verdicts come first, because they summarise the others.
 
-    Hidden files are left out, because they are being written. ``run.json`` stands for the last
-    checkpoint of a run that is not finished.
+    Hidden files are left out, because they are still being written. ``run.json`` represents the
+    last checkpoint of an unfinished run.
     """
     if not root.is_dir():
         return [] if _is_picture(root) else [root]
@@ -62,7 +62,7 @@ def _is_hdf5(path: Path) -> bool:
         with path.open("rb") as file:
             return file.read(len(_HDF5)) == _HDF5
     except OSError:
-        return False  # nobody said that it is a result
+        return False  # an unreadable file need not be a result
 
 
 def name_result(path: Path, root: Path) -> str:

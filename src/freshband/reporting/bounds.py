@@ -1,4 +1,4 @@
-"""A plot of regret with theoretical bounds in it."""
+"""A plot of regret with theoretical bounds."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _LEADER = {
 def draw_bounds(
     result: xr.Dataset, entries: Sequence[BoundEntry], measure: str = "regret_rotate"
 ) -> Figure:
-    """Draw regret over rounds with bounds in it, on a logarithmic axis.
+    """Draw regret over rounds with bounds, on a logarithmic axis.
 
     Dashed lines are lower bounds and dotted ones upper bounds; dark ones are corrected, light ones
-    as printed. Each point of a bound is for a horizon of that many rounds. The names of the lines
-    stand at their ends.
+    as printed. Each point of a bound is for that number of rounds as the horizon. Labels are at the
+    ends of the lines.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def draw_bounds(
     entries : sequence of BoundEntry
         From `theory.overview.list_bounds`, with the result's rounds.
     measure : {"regret", "regret_rotate", "regret_fixed"}, default "regret_rotate"
-        The default is the regret against an oracle that takes turns, as the paper's does.
+        The default is the regret against an oracle that takes turns, as in the paper.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def draw_bounds(
 
 
 def _write_names(axes: Axes, end: float, ends: list[tuple[float, str]]) -> None:
-    """Write each name beside the end of its line; names do not overlap."""
+    """Write each label beside the end of its line, without overlap."""
     transform = axes.transData + axes.transAxes.inverted()
     place = -1.0
     for value, label in sorted(ends):

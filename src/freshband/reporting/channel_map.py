@@ -20,11 +20,11 @@ from freshband.reporting._numbers import counted
 
 __all__ = ["draw"]
 
-_EXACT = 300  # rounds up to which every state is shown on its own
-_POOLED = 4  # columns of rates that make one of states: narrower ones show noise
+_EXACT = 300  # up to this number of rounds every state is shown
+_POOLED = 4  # columns of rates per column of states: narrower ones show noise
 _WINDOW = 24  # columns in a running average
-_MARKED = 300  # breakpoints up to which each is marked above the map
-_LINED = 60  # breakpoints up to which each has a line through the channels that change
+_MARKED = 300  # up to this number of breakpoints each is marked above the map
+_LINED = 60  # up to this number each has a line through the channels that change
 _COLOURS = "viridis"  # readable in grey and with any colour vision
 
 
@@ -44,7 +44,7 @@ def draw(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Fig
     Returns
     -------
     matplotlib.figure.Figure
-        Ready for ``figure.savefig("air.pdf")``. It belongs to no window and needs no display.
+        Ready for ``figure.savefig("air.pdf")``; it needs no display.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def _paint(
 def _mark(axes: Axes, air: Air) -> None:
     """Mark breakpoints above the map and, where they are few, the channels that change."""
     if len(air.breakpoints) > _MARKED:
-        return  # a row of marks without gaps says nothing; the title has their number
+        return  # marks without gaps are useless; the title gives their number
     places = air.breakpoints - 0.5  # between the round before and the round of the change
     figure = axes.get_figure(root=True)
     assert figure is not None  # the axes were made by one

@@ -57,8 +57,8 @@ def draw_curves(result: xr.Dataset, measure: str = "regret", *, log: bool = Fals
     measure = _check_measure(measure, has_means=not bool(result.regret_curve.isnull().all()))
     if f"{measure}_curve" not in result:
         raise ParameterError(
-            f"measure must be one the result has a curve of, got {measure!r}: files of freshband "
-            "reproduce keep what its figures show, and freshband simulate --like FILE computes the "
+            f"measure must be one of the result's curves, got {measure!r}: files of freshband "
+            "reproduce hold what its figures show; freshband simulate --like FILE computes the "
             "rest again"
         )
     curves = result[f"{measure}_curve"]
@@ -74,7 +74,7 @@ def draw_curves(result: xr.Dataset, measure: str = "regret", *, log: bool = Fals
     if log:
         means = curves.mean("run").values
         largest = float(np.abs(means).max()) or 1.0
-        if means.min() < 0:  # regrets can be: linear near 0
+        if means.min() < 0:  # negative regrets: linear near 0
             axes.set_yscale("symlog", linthresh=largest / 1000)
         else:
             axes.set_yscale("log")
@@ -91,7 +91,7 @@ def draw_curves(result: xr.Dataset, measure: str = "regret", *, log: bool = Fals
 
 
 def _styles_of(names: Iterable[Any]) -> dict[str, dict[str, Any]]:
-    """Return a colour for each name, with other dashes once all colours are used."""
+    """Return a colour for each name; once all colours are used, the dashes change."""
     return {
         str(name): {
             "color": COLOURS[place % len(COLOURS)],
@@ -141,6 +141,6 @@ def _check_figure(path: str | os.PathLike[str]) -> Path:
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Write a figure in the format that its file name ends in, completely or not at all."""
+    """Write a figure in the format given by its file name, completely or not at all."""
     with replacing(_check_figure(path)) as scratch:
         figure.savefig(scratch, dpi=200)

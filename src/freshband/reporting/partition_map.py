@@ -18,9 +18,9 @@ from freshband.reporting._maps import add_color_bar, count_along, paint_map
 
 __all__ = ["draw"]
 
-_NUMBERED = 24  # clients and classes up to which every cell shows its count
-_NAMED = 30  # classes up to which every one has its name
-_COLOURS = "Blues"  # white is nothing: one sees at once what a client lacks
+_NUMBERED = 24  # up to this number of clients and classes every cell shows its count
+_NAMED = 30  # up to this number of classes each has its name
+_COLOURS = "Blues"  # white means no samples
 _TRAIN, _VAL = "#0072B2", "#E69F00"  # Okabe and Ito's
 
 
@@ -33,7 +33,7 @@ def draw(
     """Draw a map of samples, with a column for each client and a row for each class.
 
     Above the map are the clients' sizes, split into training and validation. The line at the top
-    says how unlike the clients are: the effective number of classes per client, which is the
+    says how much the clients differ: the effective number of classes per client, which is the
     exponential of the entropy of a client's classes, averaged over clients; and the range of sizes.
 
     Parameters
@@ -41,7 +41,7 @@ def draw(
     labels : array_like of int, shape (n_samples,)
         Labels of the training set.
     partition : Partition
-        The client that holds each sample of it.
+        The division of these samples among clients.
     class_names : sequence of str, optional
         Names for the rows, at least one for each class; numbers by default.
     title : str, optional
@@ -50,7 +50,7 @@ def draw(
     Returns
     -------
     matplotlib.figure.Figure
-        Ready for ``figure.savefig("who.pdf")``. It belongs to no window and needs no display.
+        Ready for ``figure.savefig("who.pdf")``; it needs no display.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def draw(
     figure = Figure(figsize=(width, rows + 2.0), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[0.9, rows])
     _stack(above, partition)
-    scale = PowerNorm(0.5, vmin=0, vmax=max(int(counts.max()), 1))  # few samples are seen as well
+    scale = PowerNorm(0.5, vmin=0, vmax=max(int(counts.max()), 1))  # small counts stay visible
     edges, ruled = np.arange(n_clients + 1) - 0.5, (n_clients <= 60, n_classes <= _NAMED)
     colours = paint_map(below, edges, counts, ruled=ruled, cmap=_COLOURS, norm=scale)
     if numbered:
@@ -125,7 +125,7 @@ def _number(axes: Axes, counts: npt.NDArray[np.int64]) -> None:
 
 
 def _summary(counts: npt.NDArray[np.int64]) -> str:
-    """Return one line on how unlike the clients are."""
+    """Return one line on how much the clients differ."""
     sizes = counts.sum(axis=1)
     effective = np.exp(entr(counts / sizes[:, None]).sum(axis=1)).mean()
     span = f"{sizes.min():,} to {sizes.max():,} samples"

@@ -1,4 +1,4 @@
-"""A report: one HTML file that shows what result files hold, on its own and without a network.
+"""A report: one self-contained HTML file that shows result files, without a network.
 
 Examples
 --------
@@ -28,7 +28,7 @@ __all__ = ["write_report"]
 
 
 class _Written(NamedTuple):
-    """A report that was written: its path, what it shows, and why other files are left out."""
+    """A written report: its path, its contents, and why other files are left out."""
 
     path: Path
     shown: list[Path]
@@ -39,14 +39,13 @@ class _Written(NamedTuple):
 def write_report(
     source: str | os.PathLike[str], out: str | os.PathLike[str] | None = None
 ) -> _Written:
-    """Write a report of a result file, or of all in a folder and the folders in it.
+    """Write a report of a result file, or of all files in a folder and its subfolders.
 
     Parameters
     ----------
     source : path
         A file that a command of freshband wrote, or a folder with such files: results of
-        ``simulate``, ``train``, ``compare`` and ``reproduce``, verdicts, runs that are not
-        finished, pictures.
+        ``simulate``, ``train``, ``compare`` and ``reproduce``, verdicts, unfinished runs, pictures.
     out : path, optional
         The page to write; by default ``report.html`` in the folder.
 
@@ -55,7 +54,7 @@ def write_report(
     FileError
         If there is no result to show, or the page cannot be written.
     FreshbandError
-        If the extra ``report`` is not installed, or PyTorch is not for results of training.
+        If the extra ``report`` is not installed, or PyTorch, which results of training need.
     """
     try:
         from freshband.reporting._page.render import render_page
@@ -70,7 +69,7 @@ def write_report(
     target = check_writable(folder / "report.html" if out is None else out)
     if target.suffix.lower() not in (".html", ".htm"):
         raise ParameterError(f"the name of a report must end in .html, got {target.name!r}")
-    parts, shown, left_out = _gather(root)
+    parts, shown, left_out = _gather(root)  # slow, so it follows all checks
     if not parts:
         what = "no file *.nc, no run, no verdicts and no picture"
         raise FileError(left_out[0] if left_out else f"{root} holds no result: {what}")
@@ -82,7 +81,7 @@ def write_report(
 
 
 def _gather(root: Path) -> tuple[list[Part], list[Path], list[str]]:
-    """Return what there is to show, the results it comes from, and why others are left out."""
+    """Return the parts of the page, the results they show, and why others are left out."""
     from freshband.reporting._page.pictures import load_picture, show_pictures
     from freshband.reporting._sources import find_pictures, find_results, name_result, show_result
 

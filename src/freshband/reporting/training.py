@@ -1,4 +1,4 @@
-"""Pictures of training: one run on its own, or several policies side by side."""
+"""Pictures of training: a single run, or several policies side by side."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from freshband.reporting.curves import COLOURS, _draw_series, _styles_of, _tidy_
 
 __all__ = ["draw_comparison", "draw_training"]
 
-_MARKED = 40  # alarms up to which each is marked
+_MARKED = 40  # up to this number of alarms each is marked
 
 
 def draw_training(result: xr.Dataset) -> Figure:
@@ -95,8 +95,8 @@ def draw_comparison(result: xr.Dataset) -> Figure:
     """Draw policies side by side on one page: regret, accuracy and fairness.
 
     Curves are means over runs, and bands are one standard error. Clients are ranked in every run,
-    the one worst off first, so that the last two panels show how unequal clients are, whichever
-    client is worst off in a run.
+    the lowest value first, so that the last two panels show how unequal clients are, whichever
+    client is lowest in a run.
 
     Parameters
     ----------
@@ -142,13 +142,13 @@ def _curves(axes: Axes, title: str, curves: xr.DataArray, *, from_zero: bool = F
 
 
 def _ranked(axes: Axes, title: str, values: xr.DataArray) -> None:
-    """Draw clients from the one worst off in a run to the one best off."""
+    """Draw clients in increasing order of their values in each run."""
     styles = _styles_of(values.policy.values)
     marker = {"marker": "o", "markersize": 3.5} if values.sizes["client"] <= 40 else {}
     for name, series in over_policies(rank_clients(values), "client").items():
         _draw_series(axes, series, label=name, **styles[name], **marker)
     axes.set_title(title, fontsize=9)
-    axes.set_xlabel("client, the one worst off first")
+    axes.set_xlabel("client, lowest first")
     _in_percent(axes)
     count_along(axes.xaxis, 10)
     _tidy_axes(axes)

@@ -1,17 +1,17 @@
-"""AoI-aware rules: when information grows old, exploit (erratum E16).
+"""AoI-aware rules: exploit when ages are high (erratum E16).
 
 Both rules wrap any scheduler and use its historical means; a client that the matching left without
 a channel stays without one. They are written ``+aa-sum`` and ``+aa``.
 
 ``sum`` (section IV)
     When the ages add up to more than `sum of 1/mean_k over the M best channels`, this round uses
-    the M channels with the best historical means. The paper gives no threshold; this one is the age
-    sum those channels would sustain. What the scheduler would have played, a forced sweep included,
-    does not happen in such a round.
+    the M channels with the best historical means. The paper gives no threshold; this one is the sum
+    of ages that those channels would sustain. The scheduler's own choice, including a forced sweep,
+    is skipped in such a round.
 ``per_client`` (section VI)
-    Every client older than `h(t) = 1 / max mean_k` takes, oldest first, the free channel of the
-    best historical mean; clients whose channel was taken get the next best by the scheduler's own
-    key. With one client this is the rule of the AoI bandits of Bhandari, Fatale et al.
+    Every client older than `h(t) = 1 / max mean_k` takes, oldest first, the free channel with the
+    best historical mean; clients whose channel was taken get the next best one by the scheduler's
+    own key. With one client this is the rule of the AoI bandits of Bhandari, Fatale et al.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RULES = ("sum", "per_client")
 
 
 class AoIAwareState(NamedTuple):
-    """Any scheduler's state, and arrays to compute in."""
+    """Any scheduler's state, and scratch arrays."""
 
     inner: Any
     mean: NDArray[np.float64]  # (N,) historical means
@@ -99,7 +99,7 @@ def _override(
     limit = 1.0 / best if best > 0.0 else math.inf
     late = 0
     for j in range(n_clients):
-        if ages[j] > limit and assignment[j] >= 0:  # only clients that send at all
+        if ages[j] > limit and assignment[j] >= 0:  # only clients that have a channel
             overridden[j] = 1
             scheduler.clients[late] = j
             late += 1

@@ -41,7 +41,7 @@ Matchings = Mapping[str, str]
 class Scheduler(Protocol):
     """Hyper-parameters of a policy; everything mutable lives in the state it allocates.
 
-    What a class leaves out, apart from `start`, is added when it is registered.
+    Registration adds default attributes to a class that lacks them; only `start` is required.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Scheduler(Protocol):
         ...
 
     def refuses(self, aware: str) -> str | None:
-        """Return why these parameters do not go with an AoI-aware rule; by default they do."""
+        """Return why these parameters exclude an AoI-aware rule, or None if they do not."""
         ...
 
 
@@ -75,7 +75,7 @@ def _read_preset(name: str) -> str:
 
 
 def _complete_presets(kind: Any) -> None:
-    """Add the preset ``default``, which a class may also declare itself, under its old name too."""
+    """Add the preset ``default``, unless a class declares it, also under its old name."""
     declared = {_read_preset(name): values for name, values in kind.presets.items()}
     kind.presets = {_DEFAULT: {}, **declared}
     kind.matchings = {_read_preset(name): rule for name, rule in kind.matchings.items()}
@@ -100,7 +100,7 @@ register = registry.register
 
 
 def _needed_horizon(horizon: int | None, what: str) -> int:
-    """Return the horizon, or say which setting cannot do without it."""
+    """Return the horizon, or raise an error that names the setting that needs it."""
     if horizon is None:
         raise ParameterError(
             f"{what} needs the number of rounds in advance: pass horizon=T, "
@@ -113,7 +113,7 @@ def _needed_horizon(horizon: int | None, what: str) -> int:
 def select(scheduler: Any, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     """Fill ``chosen``, shape (M,), with distinct channels for round ``t`` >= 1, in any order.
 
-    ``ages``, shape (M,), are those at the end of the round before, equation (8).
+    ``ages``, shape (M,), are the ages at the end of the previous round, equation (8).
     """
 
 
@@ -124,7 +124,7 @@ def score(scheduler: Any, t: int, scores: Any) -> None:
 
 @verb
 def means(scheduler: Any, out: Any) -> None:
-    """Write the historical means, equation (31), shape (N,); 0.5 for a channel never heard."""
+    """Write the historical means, equation (31), shape (N,); 0.5 without observations."""
 
 
 @verb
@@ -146,11 +146,11 @@ def update(scheduler: Any, t: int, assignment: Any, outcome: Any, overridden: An
 
 @verb
 def reveal(scheduler: Any, true_means: Any, states: Any) -> None:
-    """Show the truth of the coming round, shapes (N,): only oracles look."""
+    """Show the true means and states of the coming round, shapes (N,): only oracles use them."""
 
 
 def ranks_by_means(state_type: _StateType) -> _StateType:
-    """Let historical means rank the chosen channels, for all clients alike (class decorator)."""
+    """Rank the chosen channels by historical means, the same for all clients (class decorator)."""
 
     @score.register(state_type)
     def _score(scheduler: Any, t: int, scores: Any) -> None:

@@ -1,10 +1,10 @@
-"""An exact Bayes filter for channels that switch, at an unknown rate, alone or all together.
+"""An exact Bayes filter for channels that switch at an unknown rate, alone or all together.
 
 A channel's mean is constant for a segment, then is drawn anew. For each possible beginning of the
 present segment the filter keeps a weight and the successes and losses since. A round multiplies the
-weights by how well each beginning predicted what came back, and moves a share of them, the hazard,
-to "began just now". There is a filter for each of a few hazards, and for channels that switch alone
-and together (the paper's breakpoints); each is trusted by how well it predicts.
+weights by the likelihood of its outcomes, and moves a share of them, the hazard, to a segment that
+begins now. There is a filter for each of a few hazards, and for channels that switch alone and
+together (the paper's breakpoints); each is weighted by how well it predicts.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from freshband.states import not_saved
 __all__ = ["Bayes"]
 
 _HAZARDS = (1e-4, 1e-3, 1e-2, 0.05, 0.2)  # a mean lasts from 5 rounds to longer than most runs
-_FORGET = 1e-3  # share of the trust that is spread evenly, so that it can come back
+_FORGET = 1e-3  # share of the trust that is spread evenly, so that none vanishes
 _MANY = 32  # outcomes after which likelihoods are rescaled: (1/10^9)^32 is still a number
-_FAR = 1000  # powers of two beyond which a product of likelihoods is no longer multiplied out
-_CLOSE = 2.0**-20  # what is left of a weight of nearly 1 is summed, not subtracted, below this
+_FAR = 1000  # powers of two beyond which likelihoods stay scaled
+_CLOSE = 2.0**-20  # below this, 1 minus a weight is computed as a sum, not as a difference
 _LOG_2 = math.log(2.0)
 _ALONE, _TOGETHER = 0, 1
 
@@ -39,7 +39,7 @@ class _Segments(NamedTuple):
     wins: NDArray[np.float64]  # (N, K) successes of a channel since a beginning
     tries: NDArray[np.float64]  # (N, K)
     weight: NDArray[np.float64]  # (G, H, K) probability of a beginning under a hazard
-    fresh: NDArray[np.int64]  # (G,) the beginning after which nothing was heard yet
+    fresh: NDArray[np.int64]  # (G,) the beginning without outcomes so far
     room: NDArray[np.float64]  # (K,) scratch
     power: NDArray[np.int64]  # (K,) powers of two taken out of ``room``
 
@@ -49,14 +49,14 @@ not_saved(_Segments, "power")  # empty between rounds
 
 @ranks_by_means
 class _BayesState(NamedTuple):
-    """The filters, how far each is trusted, and what they say together."""
+    """The filters, the trust in each, and their combined estimates."""
 
     hazards: NDArray[np.float64]  # (H,)
     trust: NDArray[np.float64]  # (2, H) in channels switching alone and together, at a hazard
     evidence: NDArray[np.float64]  # (2, H) log-likelihood of a round
     alone: _Segments
     together: _Segments
-    heard: NDArray[np.int8]  # (N,) what came back this round, -1 for nothing
+    heard: NDArray[np.int8]  # (N,) outcomes of this round, -1 for none
     mean: NDArray[np.float64]  # (N,) posterior mean
     values: NDArray[np.float64]  # (N,) index
     optimism: NDArray[np.float64]  # (1,) c
@@ -84,7 +84,7 @@ def _reweigh(weight: Any, likelihood: Any, evidence: Any) -> None:
         for k in range(slots):
             weight[h, k] *= likelihood[k]
             total += weight[h, k]
-        evidence[h] += math.log(total)  # never of 0: a fresh beginning always has a weight
+        evidence[h] += math.log(total)  # total > 0: a fresh beginning always has a weight
         scale = 1.0 / total
         for k in range(slots):
             weight[h, k] *= scale
@@ -92,7 +92,7 @@ def _reweigh(weight: Any, likelihood: Any, evidence: Any) -> None:
 
 @kernel
 def _take_out_powers(likelihood: Any, power: Any) -> None:
-    """Keep the likelihoods in [1/2, 1) and count the powers of two that this takes: exact."""
+    """Scale the likelihoods to [1/2, 1) and count the powers of two; this is exact."""
     for k in range(len(likelihood)):
         mantissa, exponent = math.frexp(likelihood[k])
         likelihood[k] = mantissa
@@ -141,7 +141,7 @@ def _reweigh_far(weight: Any, likelihood: Any, power: Any, evidence: Any) -> Non
 
 @kernel
 def _pool(weight: Any, trust: Any, pooled: Any) -> None:
-    """Write the weights of the beginnings, the hazards by their trust."""
+    """Write the weights of the beginnings, averaged over hazards by trust."""
     hazards, slots = weight.shape
     for k in range(slots):
         pooled[k] = 0.0
@@ -176,7 +176,7 @@ def _begin(weight: Any, hazards: Any, trust: Any, pooled: Any) -> int:
 
 @kernel
 def _hear(segments: Any, hazards: Any, trust: Any, heard: Any, evidence: Any) -> None:
-    """Take in a round, then let every group switch with the probability of each hazard."""
+    """Use a round's outcomes, then let every group switch with the probability of each hazard."""
     groups = len(segments.fresh)
     size = len(heard) // groups
     slots = len(segments.room)
@@ -218,7 +218,7 @@ def _hear(segments: Any, hazards: Any, trust: Any, heard: Any, evidence: Any) ->
 
 @kernel
 def _predict(segments: Any, trust: Any, mean: Any, square: Any) -> None:
-    """Add each channel's first two moments, so far as these filters are trusted."""
+    """Add each channel's first two moments, weighted by the trust in these filters."""
     groups = len(segments.fresh)
     size = len(mean) // groups
     slots = len(segments.room)
@@ -237,7 +237,7 @@ def _predict(segments: Any, trust: Any, mean: Any, square: Any) -> None:
 
 @kernel
 def _weigh_filters(trust: Any, evidence: Any) -> None:
-    """Trust the filters by what they predicted; a little trust is spread evenly."""
+    """Update the trust from the filters' predictions; a little of it is spread evenly."""
     ways, hazards = trust.shape
     best = -math.inf
     for way in range(ways):
@@ -296,7 +296,7 @@ def _update(scheduler: _BayesState, t: int, assignment: Any, outcome: Any, overr
 class Bayes(Parameters):
     """Bayes filter of switching channels: the M largest of posterior mean + c standard deviations.
 
-    Finds out how often channels switch, from every five rounds to never, and whether one by one or
+    It learns how often channels switch, from every five rounds to never, and whether one by one or
     all at once; nothing has to be tuned to the channels, and no horizon is needed.
 
     Parameters

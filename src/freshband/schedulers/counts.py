@@ -1,4 +1,4 @@
-"""Semi-bandit statistics: how often each channel was heard, and how often it was Good.
+"""Semi-bandit statistics: the numbers of outcomes and of successes of each channel.
 
 Lifetime means by default (equation (31)); optionally over the last ``window`` rounds, or discounted
 by a factor per round (erratum E17).
@@ -25,8 +25,8 @@ __all__ = [
     "start_counts",
 ]
 
-_UNHEARD = 0.5  # the mean of a channel never heard, erratum E17
-_FADED = 1e-9  # a discounted count below this is no observation any more
+_UNHEARD = 0.5  # the mean of a channel without outcomes, erratum E17
+_FADED = 1e-9  # a discounted count below this counts as 0
 
 
 class Counts(NamedTuple):
@@ -35,9 +35,9 @@ class Counts(NamedTuple):
     pulls: NDArray[np.float64]  # (N,) D_k
     wins: NDArray[np.float64]  # (N,) successes
     mean: NDArray[np.float64]  # (N,) wins / pulls
-    width: NDArray[np.float64]  # (N,) 1 / sqrt(D_k), kept so that an index costs no root
-    ring_channel: NDArray[np.int64]  # (W, M) what was played in the last W rounds
-    ring_outcome: NDArray[np.int8]  # (W, M) and what came back, -1 for nothing
+    width: NDArray[np.float64]  # (N,) 1 / sqrt(D_k), stored because roots are slow
+    ring_channel: NDArray[np.int64]  # (W, M) channels played in the last W rounds
+    ring_outcome: NDArray[np.int8]  # (W, M) their outcomes, -1 for none
     discount: NDArray[np.float64]  # (1,) factor per round, 1 for none
 
 
@@ -69,7 +69,7 @@ def _refresh(counts: Any, channel: int) -> None:
 
 @kernel
 def absorb(counts: Any, t: int, assignment: Any, outcome: Any) -> None:
-    """Take in one round's acknowledgements; unknown and idle ones are skipped."""
+    """Count one round's acknowledgements; unknown outcomes and idle clients are skipped."""
     discount = counts.discount[0]
     if discount < 1.0:
         for channel in range(len(counts.pulls)):
@@ -79,7 +79,7 @@ def absorb(counts: Any, t: int, assignment: Any, outcome: Any) -> None:
     window = len(counts.ring_outcome)
     if window > 0:
         row = t % window
-        faded = math.pow(discount, float(window))  # what is left of a pull that old
+        faded = math.pow(discount, float(window))  # the remaining weight of a pull that old
         for j in range(len(assignment)):
             gone = counts.ring_outcome[row, j]
             if gone >= 0:
@@ -100,13 +100,13 @@ def absorb(counts: Any, t: int, assignment: Any, outcome: Any) -> None:
 
 @kernel
 def clear(counts: Any, channel: int) -> None:
-    """Forget one channel (its entries in a window excepted)."""
+    """Forget one channel, except for its entries in a window."""
     keep(counts, channel, 0.0, 0.0)
 
 
 @kernel
 def keep(counts: Any, channel: int, pulls: float, wins: float) -> None:
-    """Replace what is known of one channel."""
+    """Replace the counts of one channel."""
     counts.pulls[channel] = pulls
     counts.wins[channel] = wins
     if pulls > 0.0:

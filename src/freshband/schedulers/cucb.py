@@ -28,7 +28,7 @@ class _CucbState(NamedTuple):
 
 @evaluate.register(_CucbState)
 def _evaluate(index: _CucbState, elapsed: int, rng: Any) -> None:
-    # never 0, so that a channel never heard, whose width is infinite, has an infinite index
+    # never 0, so that a channel without outcomes, whose width is infinite, has an infinite index
     root = max(math.sqrt(index.bonus[0] * math.log(elapsed)), 1e-300)
     mean = index.counts.mean
     width = index.counts.width
@@ -42,7 +42,7 @@ class Cucb(IndexParameters):
     """Combinatorial UCB for stationary channels.
 
     Plays the M largest of `mean_k + sqrt(c ln t / D_k)` (equation (30) with τ = 0), where `D_k`
-    counts the acknowledgements of channel k. A channel never heard comes first.
+    counts the acknowledgements of channel k. A channel without any comes first.
 
     Parameters
     ----------
@@ -51,14 +51,14 @@ class Cucb(IndexParameters):
     channel_key : {"mean", "index"}, default "mean"
         How the chosen channels are ranked for matching: historical mean (31) or UCB (30).
     mean_window : int >= 1, optional
-        The number of last rounds that count (sliding-window UCB).
+        The number of most recent rounds that count (sliding-window UCB).
     discount : float in (0, 1), optional
         The factor per round by which counts fade (discounted UCB).
 
     Notes
     -----
-    **Deviations.** None from (30); the paper ranks by UCB, which puts the least known channel on
-    top: for age matching the mean serves better, so it is the default.
+    **Deviations.** None from (30). The paper ranks by UCB, which puts the least known channel
+    first; the mean is better for age matching, so it is the default.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""GLR-CUCB (Algorithm 2): an index policy that starts over when a channel changes."""
+"""GLR-CUCB (Algorithm 2): an index policy that restarts when a channel changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class GlrCucb(Parameters):
     ----------
     index : str, default "ucb"
         The index played between changes: ``ucb``, ``kl-ucb``, ``thompson``, or the name of any
-        other scheduler that plays the largest index, such as one of your own.
+        other scheduler that plays the largest index, such as your own.
     index_c : float > 0, default 1.5
         The width `c` of the UCB bonus; only with ``index="ucb"``.
     channel_key : {"mean", "index"}, default "mean"
@@ -42,28 +42,28 @@ class GlrCucb(Parameters):
     alpha : float in [0, 1], "paper", "besson" or "anytime", default "anytime"
         The share α of forced exploration. ``paper`` is `0.05 sqrt(ln T / T)`, ``besson`` is
         `0.05 sqrt(N n_segments ln T / T)`; both need the horizon. ``anytime`` uses the time since
-        the last restart in place of T. 0 means none after the sweep that follows each restart.
+        the last restart in place of T. With 0 only the sweep after each restart is forced.
     alpha_schedule : {"constant", "sqrt_episode"}, default "constant"
         Whether α grows with the root of the number of restarts.
     n_segments : int >= 1, default 6
         The number of stationary segments assumed by ``alpha="besson"``.
     explore_fill : {"index", "random"}, default "index"
-        What fills the other M-1 places in a forced round: the best indices, or a random draw.
+        How the other M-1 channels of a forced round are chosen: by index, or at random.
     restart : {"global", "local", "localised"}, default "global"
-        What an alarm resets: all channels, only the one that changed, or all while the changed
-        one keeps the mean of what it showed since its change.
+        What an alarm resets: all channels, only the one that changed, or all, where the changed one
+        keeps its outcomes since the change.
 
     Notes
     -----
     The preset ``paper`` is the printed algorithm. The preset ``fresh`` is the strongest known: a
     narrower bonus, a detector that accepts more false alarms to raise true ones earlier, and a
-    changed channel that keeps what it showed since its change.
+    changed channel that keeps its outcomes since the change.
 
     **Deviations** (erratum E15). (1) `α >= 0` is read as α > 0; 0 switches forced exploration off.
     (2) `(t-τ) mod ⌊N/α⌋ in [N]` is read 1-based, so the last channel is reached too, also when
     `⌊N/α⌋ <= N`. (3) The mean divides by the new count. (4) A restart forgets means and histories,
     not only counts, and ends the round's tests: after it the printed loop would take the logarithm
-    of zero. (5) A channel never heard has index +∞.
+    of zero. (5) A channel without outcomes has index +∞.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Index policies: one optimistic number per channel, play the M largest.
+"""Index policies: compute one optimistic number per channel and play the M largest.
 
 A state with the fields ``counts``, ``values`` and ``key`` only has to register `evaluate`, which
 computes its index; `plays_largest_index` gives it the verbs of a scheduler.

@@ -1,4 +1,4 @@
-"""kl-UCB: confidence bounds from the Bernoulli divergence itself."""
+"""kl-UCB: confidence bounds from the Bernoulli divergence."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class KlUcb(IndexParameters):
 
     Notes
     -----
-    **Deviations.** Not in the paper, whose index is `cucb`'s.
+    **Deviations.** Not in the paper, which uses the index of `cucb`.
 
     Examples
     --------

@@ -1,14 +1,14 @@
 """M-Exp3 (Algorithm 1): exponential weights over sets of channels, for adversarial channels.
 
 Every M-subset I of the N channels is a *super-arm* with weight `w_I`. There may be far too many to
-list (30,045,015 for N = 30, M = 20), but only those that were played differ from the rest: write
+list (30,045,015 for N = 30, M = 20), but all that were never played have the same weight: write
 `w_I = base + excess_I`, where `excess_I = 0` for every super-arm never played. Then
 
     p_I = (1-γ) w_I / W + γ/C   is   uniform with probability  γ + (1-γ) C base / W,
                                      else the played super-arm I with probability ~ excess_I,
 
 which is sampled exactly from the V super-arms played. Weights are kept as logarithms, and a Fenwick
-tree of `excess` relative to a moving reference serves for drawing in O(log V).
+tree of `excess` relative to a moving reference allows draws in O(log V).
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _add(state: Any, position: int, weight: float) -> None:
 
 @kernel
 def _append_node(state: Any, node: int) -> None:
-    """Give the tree's new last node the sum of the range it covers, itself still 0."""
+    """Set the tree's new last node to the sum of its range; the new weight itself is still 0."""
     total = 0.0
     child = node - 1
     while child > node - (node & -node):
@@ -140,7 +140,7 @@ def _locate(state: Any, weight: float) -> int:
 
 @cold
 def _rebuild_tree(state: Any) -> None:
-    """Move the reference to the largest weight and sum up afresh."""
+    """Move the reference to the largest weight and recompute the sums."""
     reference = state.level[0]["base"]
     for position in range(state.mark[0]["played"]):
         reference = max(reference, state.excess[position])
@@ -221,7 +221,7 @@ def _update(scheduler: _MExp3State, t: int, assignment: Any, outcome: Any, overr
 
 @kernel
 def _replace_drawn(state: Any, assignment: Any) -> None:
-    """Learn about the set that was played, with certainty, instead of the one drawn."""
+    """Learn about the set that was played, with probability 1, instead of the one drawn."""
     for j in range(len(assignment)):
         state.chosen[j] = assignment[j]
     state.chosen.sort()
@@ -286,11 +286,11 @@ class MExp3(Parameters):
     reward_scale : {"M", "none"}, default "M"
         ``M`` divides the reward, which lies in [0, M], by M; ``none`` is the printed algorithm.
     share : float in [0, 1], "auto" or "anytime", default "anytime"
-        The weight shared among all super-arms per round (Exp3.S), which lets it follow a changing
-        best set. ``auto`` is 1/T and needs the horizon; ``anytime`` is 1/t; 0 is as printed.
+        The weight shared among all super-arms per round (Exp3.S), to follow a changing best
+        set. ``auto`` is 1/T and needs the horizon; ``anytime`` is 1/t; 0 is as printed.
     mean_window : int >= 1, optional
-        The number of last rounds that historical means (31), which rank the chosen channels and
-        guide `+aa`, are taken over.
+        The number of most recent rounds in the historical means (31), which rank the chosen
+        channels and guide `+aa`.
     discount : float in (0, 1) or None, default 0.99
         The factor per round by which historical means fade; None is the printed lifetime mean.
     aa_update : {"skip", "propensity"}, default "skip"
@@ -299,17 +299,17 @@ class MExp3(Parameters):
 
     Notes
     -----
-    **Deviations** (erratum E12), all of them undone by the preset ``paper`` but (3), (4) and (7).
-    (1) With constant γ = 0.5 half of all rounds are uniform for ever, so regret is linear; the
-    default γ falls as `1/sqrt(t)`. (2) The proof needs rewards in [0, 1]: the default divides by M.
-    (3) A draw that `+aa` overrode is not importance-weighted with the probability of the set that
-    was drawn. (4) Weights are kept as logarithms: as printed they overflow within a few thousand
-    rounds. (5) Without sharing the algorithm competes with the best fixed set only, and lifetime
-    means rank channels by a past that is gone: at 5 breakpoints (N=5, M=2, T=20000) sharing and
-    fading cut the regret of the tuned algorithm by a third or more; on stationary channels they
-    cost. (6) Where C is large the tuned γ is 1, uniform, and nothing is promised. (7) Sharing takes
-    its part of the total weight after the update, where Exp3.S takes it before: a difference of the
-    order of γ.
+    **Deviations** (erratum E12). The preset ``paper`` has only (3), (4) and (7). (1) With constant
+    γ = 0.5 half of all draws remain uniform, so regret is linear; the default γ falls as
+    `1/sqrt(t)`. (2) The proof needs rewards in [0, 1]: the default divides by M. (3) A draw that
+    `+aa` overrode is not importance-weighted with the probability of the set that was drawn. (4)
+    Weights are kept as logarithms: as printed they overflow within a few thousand rounds. (5)
+    Without sharing the algorithm competes with the best fixed set only, and means over the whole
+    run rank channels by outdated outcomes: at 5 breakpoints (N=5, M=2, T=20000) sharing and fading
+    cut the regret of the tuned algorithm by a third or more; on stationary channels they cost. (6)
+    Where C is large the tuned γ is 1: all draws are uniform, and no guarantee holds. (7) Sharing
+    takes its part of the total weight after the update, where Exp3.S takes it before: a difference
+    of the order of γ.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Oracles: what a policy that knows the channels would do, which regret is measured against."""
+"""Oracles: policies that know the channels, against which regret is measured."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SELECTIONS = ("mean", "csi", "fixed")
 
 
 class _OracleState(NamedTuple):
-    """What the oracle is shown."""
+    """The true means or states, and the values derived from them."""
 
     truth: NDArray[np.float64]  # (N,) true means of the round
-    worth: NDArray[np.float64]  # (N,) what channels are chosen and ranked by
+    worth: NDArray[np.float64]  # (N,) the key by which channels are chosen and ranked
     selection: NDArray[np.int64]  # (1,) position in _SELECTIONS
 
 
@@ -61,12 +61,12 @@ class Oracle(Parameters):
     * ``oracle:mean`` plays the M largest means of the current regime. With age matching it is the
       optimum for known means (`regret`), with rotation the paper's Lemma 3 (`regret_rotate`).
     * ``oracle:fixed`` plays the best set fixed in hindsight by realised Good rounds (Theorem 3).
-    * ``oracle:csi`` sees which channels are Good in this very round (the text of section III).
+    * ``oracle:csi`` sees which channels are Good in the current round (the text of section III).
 
     Parameters
     ----------
     selection : {"mean", "csi", "fixed"}, default "mean"
-        What the oracle knows. Also given by the preset, as in ``oracle:csi``.
+        What the oracle knows. The preset also sets it, as in ``oracle:csi``.
 
     Notes
     -----

@@ -18,7 +18,7 @@ __all__ = ["RandomScheduler", "draw_subset"]
 
 @learns_means
 class _RandomState(NamedTuple):
-    """A permutation to draw from; counts serve only `+age` and `+aa`."""
+    """A permutation to draw from; only `+age` and `+aa` use the counts."""
 
     counts: Counts
     deck: NDArray[np.int64]  # (N,) channels, shuffled as they are drawn

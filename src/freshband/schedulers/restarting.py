@@ -1,7 +1,7 @@
-"""Restarts: any index policy that starts over when a detector finds a change.
+"""Restarts: any index policy that restarts when a detector finds a change.
 
-Between changes it plays the M largest indices, and at intervals sweeps through all channels, so
-that a change anywhere is noticed. An alarm of the detector restarts the learning.
+Between changes it plays the M largest indices, and regularly sweeps through all channels, so that a
+change on any channel is noticed. An alarm of the detector restarts the learning.
 
 Examples
 --------
@@ -45,7 +45,7 @@ class _RestartingState(NamedTuple):
     detector: Any
     clock: NDArray[np.void]  # τ; start and period of the sweep, in t - τ; episode from 1
     alpha: NDArray[np.float64]  # (1,) rate, see `_next_period`
-    schedule: NDArray[np.void]  # whether α grows with the episodes, falls with t - τ
+    schedule: NDArray[np.void]  # whether α grows with the episodes, and falls with t - τ
     option: NDArray[np.void]  # what an alarm resets, and whether sweeps fill up at random
     deck: NDArray[np.int64]  # (N,) for random fill
 
@@ -98,7 +98,7 @@ def _next_period(scheduler: Any, elapsed: int) -> int:
 
 @kernel
 def _forced_channel(scheduler: Any, elapsed: int) -> int:
-    """Return the channel this round must try, or -1; every sweep visits all, the last one too."""
+    """Return the channel that this round must use, or -1; every sweep visits all channels."""
     clock = scheduler.clock[0]
     position = elapsed - 1 - clock["sweep"]
     if position >= clock["period"]:
@@ -174,14 +174,14 @@ def _restart(scheduler: Any, t: int, channel: int) -> None:
     counts = scheduler.index.counts
     detector = scheduler.detector
     restart = scheduler.option[0]["restart"]
-    if restart == _LOCAL:  # local: only the channel that changed; the clock runs on
+    if restart == _LOCAL:  # local: only the channel that changed; the clock continues
         clear(counts, channel)
         forget(detector, channel)
         return
     fresh, won = since_change(detector, channel)
     clear_all(counts)
     forget_all(detector)
-    if restart == _LOCALISED:  # localised: what the channel showed since its change is still true
+    if restart == _LOCALISED:  # localised: the channel's outcomes since its change still count
         keep(counts, channel, fresh, won)
     clock = scheduler.clock[0]
     clock["tau"] = t

@@ -54,7 +54,7 @@ class Thompson(IndexParameters):
 
     Notes
     -----
-    **Deviations.** The paper does not have it.
+    **Deviations.** Not in the paper.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Simulation: the round with nothing riding on it, thousands of runs in seconds."""
+"""Simulation: the round without training, thousands of runs in seconds."""
 
 from freshband.simulation.monte_carlo import simulate
 from freshband.simulation.result import load_result, save_result, summarise

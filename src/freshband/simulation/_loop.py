@@ -16,12 +16,12 @@ _REMEMBERED = 100_000  # number of first alarms that a tally remembers
 
 
 class Tally(NamedTuple):
-    """What is measured, for M clients, P checkpoints and L logged rounds."""
+    """The measurements of a run, for M clients, P checkpoints and L logged rounds."""
 
     mark: NDArray[np.void]  # next checkpoint, alarms, oldest age seen, sum of all ages
-    variance: NDArray[np.float64]  # (1,) sum over rounds of M V_t, so that rounds need no division
+    variance: NDArray[np.float64]  # (1,) sum over rounds of M V_t, which needs no division
     delivered: NDArray[np.int64]  # (M,) successes of each client
-    checkpoint: NDArray[np.int64]  # (P,) rounds at which curves are read, increasing
+    checkpoint: NDArray[np.int64]  # (P,) rounds at which curves are sampled, increasing
     age_curve: NDArray[np.int64]  # (P,) sum of ages so far
     variance_curve: NDArray[np.float64]  # (P,)
     delivered_curve: NDArray[np.int64]  # (P,) successes so far
@@ -93,7 +93,7 @@ def run_block(
     rng, states, means = lend(rng), lend(states), lend(means)
     for i in range(len(states)):
         t += 1
-        reveal(scheduler, means[i], states[i])
+        reveal(scheduler, means[i], states[i])  # only oracles use it
         if not plan_round(scheduler, matching, desk, rng, t):
             return t, -1
         for j in range(len(desk.assignment)):

@@ -1,4 +1,4 @@
-"""Monte Carlo: many runs of many policies over the same channel environment, their *air*."""
+"""Monte Carlo: many runs of many policies over the same channel environment (*air*)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from freshband.states import reserve
 
 __all__ = ["simulate"]
 
-_CELLS = 1 << 17  # states drawn at a time: a block and its means stay in the second-level cache
+_CELLS = 1 << 17  # states per block, so that it and its means stay in the second-level cache
 
 
 def simulate(
@@ -67,13 +67,13 @@ def simulate(
     policies : sequence of str or Policy
         Policies, ``scheduler[:preset][+token...]``; a string is split at commas.
     clients : int >= 1, default 2
-        M, at most the number of channels.
+        The number of clients M, at most the number of channels.
     rounds : int >= 1, default 20000
         T.
     runs : int >= 1, default 10
         The number of independent repetitions; every policy meets the same air in each.
     seed : int >= 0, default 0
-        The one seed of all random numbers.
+        The seed of all random numbers.
     channel_options : mapping, optional
         Parameters of a channel model that is given by name.
     policy_options : mapping of str to mapping, optional
@@ -81,7 +81,7 @@ def simulate(
     points : int >= 1, default 200
         The number of points of the thinned curves; totals are exact.
     threads : int >= 1, optional
-        The number of runs at a time; by default one per core.
+        The number of parallel runs; by default one per core.
     backend : {"threads", "ray"}, default "threads"
         Where runs are computed: in this process, or as Ray tasks. Results are the same.
     address : str, optional
@@ -124,7 +124,7 @@ def simulate(
         seed=check_seed(seed),
         points=whole_number("points", points, at_least=1),
     )
-    plan.check()
+    plan.check()  # before any run begins, so that mistakes show at once
     where = open_backend(backend, workers=threads, address=address)
     began = time.perf_counter()
     records = _run_all(plan, where, progress)
@@ -141,7 +141,7 @@ def simulate(
 
 @dataclass(frozen=True)
 class _Plan:
-    """A checked request: everything a run needs to know."""
+    """A validated request: everything that a run needs."""
 
     model: ChannelModel
     policies: list[Policy]
@@ -153,7 +153,7 @@ class _Plan:
     stop: threading.Event = field(default_factory=threading.Event, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without the event that stops this process."""
+        """Pickle without the stop event, which belongs to this process."""
         given = (self.model, self.policies, self.clients, self.rounds, self.runs)
         return _Plan, (*given, self.seed, self.points)
 
@@ -165,7 +165,7 @@ class _Plan:
 
     @property
     def yardsticks(self) -> dict[str, Policy]:
-        """The oracles that regret is measured against, by the name of the measure."""
+        """The oracles against which regret is measured, by the name of the measure."""
         if self.model.has_means:
             return {
                 "regret": parse_policy("oracle:mean+age"),
@@ -174,7 +174,7 @@ class _Plan:
         return {"regret_fixed": parse_policy("oracle:fixed+age")}
 
     def check(self) -> None:
-        """Raise `ParameterError` for what cannot work, before any run begins."""
+        """Raise `ParameterError` for a request that cannot work, before any run begins."""
         for policy in self.policies:
             if policy.needs_contributions:
                 raise ParameterError(
@@ -213,7 +213,7 @@ def _name_policies(
     options: Mapping[str, Mapping[str, Any]],
     done: str = "simulated",
 ) -> dict[str, str | Policy]:
-    """Return policies by name, each once; options must be of one of them."""
+    """Return policies by name, each once; options must belong to one of them."""
     if not isinstance(policies, Iterable):
         raise ParameterError(f"policies must be a list of policies, got {shown(policies)}")
     texts = policies.split(",") if isinstance(policies, str) else list(policies)
@@ -276,7 +276,7 @@ class _Player:
 
 
 def _blocks(plan: _Plan) -> Iterator[tuple[int, int]]:
-    """Yield (rounds before, rounds in) each block."""
+    """Yield (number of rounds before, number of rounds in) each block."""
     size = max(64, _CELLS // plan.model.n_channels)
     for t in range(0, plan.rounds, size):
         if plan.stop.is_set():
@@ -290,7 +290,7 @@ def _play_run(plan: _Plan, run: int, *, yardsticks: bool = True) -> _Record:
     everybody = [*plan.policies, *oracles.values()]
     hindsight = None
     if any(_selection(policy) == "fixed" for policy in everybody):
-        air = open_air(plan.model, plan.rounds, plan.seed, run)  # first pass over the same air
+        air = open_air(plan.model, plan.rounds, plan.seed, run)  # first pass: best set in hindsight
         hindsight = np.zeros(plan.model.n_channels)
         for _, size in _blocks(plan):
             hindsight += air.block(size).states.sum(axis=0)
@@ -298,7 +298,7 @@ def _play_run(plan: _Plan, run: int, *, yardsticks: bool = True) -> _Record:
     air = open_air(plan.model, plan.rounds, plan.seed, run)
     for t, size in _blocks(plan):
         states, means = air.block(size)
-        for player in players:
+        for player in players:  # all on one block, while it is in the cache
             player.play(t, states, means)
     own = players[: len(plan.policies)]
     return _Record(
@@ -313,14 +313,14 @@ def _play_run(plan: _Plan, run: int, *, yardsticks: bool = True) -> _Record:
 
 
 def _trim(tally: Tally) -> Tally:
-    """Return a tally without unused room for alarms, since it may be sent to another machine."""
+    """Return a tally without unused room for alarms: it may be sent to another machine."""
     return tally._replace(alarm=tally.alarm[: tally.mark[0]["alarms"]].copy())
 
 
 def _run_all(plan: _Plan, backend: Backend, progress: bool) -> list[_Record]:
     records: list[_Record | None] = [None] * plan.runs
     with _progress_bar(progress) as bar:
-        if isinstance(backend, ThreadBackend):
+        if isinstance(backend, ThreadBackend):  # once, before all threads need it
             _compile(plan, bar)
         task = bar.add_task("simulating", total=plan.runs)
         try:
@@ -329,13 +329,13 @@ def _run_all(plan: _Plan, backend: Backend, progress: bool) -> list[_Record]:
                 records[run] = record
                 bar.advance(task)
         except BaseException:
-            plan.stop.set()  # running runs end with their block
+            plan.stop.set()  # active runs end after their block
             raise
     return [record for record in records if record is not None]
 
 
 def _compile(plan: _Plan, bar: Progress) -> None:
-    """Play no rounds with every policy: compiles it, or loads it from the disk cache."""
+    """Compile every policy, or load it from the disk cache, by playing no rounds."""
     nothing = np.zeros((0, plan.model.n_channels))
     everybody = [*plan.policies, *plan.yardsticks.values()]
     task = bar.add_task("compiling (once)", total=len(everybody))
@@ -346,7 +346,7 @@ def _compile(plan: _Plan, bar: Progress) -> None:
 
 
 def _progress_bar(wanted: bool) -> Progress:
-    """Return a progress bar on stderr, which shows nothing where that is not a terminal."""
+    """Return a progress bar on stderr, which is hidden if that is not a terminal."""
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),

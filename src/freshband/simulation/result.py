@@ -1,4 +1,4 @@
-"""Results: labelled arrays with everything needed to make them again."""
+"""Results: labelled arrays with everything needed to reproduce them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _LIBRARIES = ("numpy", "numba", "xarray")
 
 @dataclass(frozen=True)
 class _Record:
-    """What one run leaves behind."""
+    """The measurements of one run."""
 
     tallies: list[Tally]
     seconds: list[float]
     yardsticks: dict[str, NDArray[np.int64]]  # the oracles' age curves, by measure
-    breakpoints: NDArray[np.int64] | None  # true changes; None where nobody knows
+    breakpoints: NDArray[np.int64] | None  # true changes; None if unknown
 
 
 def _collect(
@@ -46,7 +46,7 @@ def _collect(
     config: dict[str, Any],
     seconds: float,
 ) -> xr.Dataset:
-    """Put the runs' records together as a dataset."""
+    """Combine the records of all runs into a dataset."""
     rounds, clients = config["rounds"], config["clients"]
 
     def over_runs(measure: Callable[[Tally], Any]) -> NDArray[Any]:
@@ -97,7 +97,7 @@ def _collect(
 
 
 def _detections(names: Sequence[str], records: Sequence[_Record]) -> dict[str, NDArray[np.float64]]:
-    """Compare alarms with true changes; NaN where nobody knows what changed."""
+    """Compare alarms with true changes; NaN where these are unknown."""
     fields = {"detected": "detected", "missed": "missed", "false_alarms": "false", "delay": "delay"}
     found = {name: np.full((len(names), len(records)), np.nan) for name in fields}
     for r, record in enumerate(records):
@@ -113,7 +113,7 @@ def _detections(names: Sequence[str], records: Sequence[_Record]) -> dict[str, N
 
 
 def _mask_detections(measures: xr.Dataset, options: Mapping[str, Mapping[str, Any]]) -> xr.Dataset:
-    """Return measures with NaN in place of what a policy without a detector cannot have.
+    """Return measures with NaN where a policy without a detector has no value.
 
     A policy that does not look for changes misses none.
 
@@ -141,12 +141,11 @@ def summarise(result: xr.Dataset) -> dict[str, Any]:
     -------
     dict
         ``policies.<name>.<measure>`` is ``{"mean": …, "se": …}``, or None where the measure does
-        not apply, such as ``missed`` of a policy that looks for no changes; a standard error of a
-        single run is None. ``growth_exponent`` is that of the
-        mean regret over the last nine tenths of the rounds, None where regret is not positive.
-        ``rounds_per_second`` counts the compiled rounds of each policy. Where ``same_air`` is true
-        all runs met the same states: a standard error is then that of a policy's own random
-        choices, and 0 where it makes none.
+        not apply, such as ``missed`` of a policy without a detector; a standard error of a single
+        run is None. ``growth_exponent`` is the exponent of the mean regret over the last nine
+        tenths of the rounds, None where regret is not positive. ``rounds_per_second`` counts the
+        compiled rounds of each policy. Where ``same_air`` is true, all runs met the same states:
+        standard errors then come only from a policy's own random choices, and are 0 without any.
 
     Examples
     --------
@@ -166,7 +165,7 @@ def summarise(result: xr.Dataset) -> dict[str, Any]:
             for measure in measures
             if measure != "seconds"
         }
-        late = result["round"].values >= config["rounds"] / 10  # the start says little of growth
+        late = result["round"].values >= config["rounds"] / 10  # the start says little about growth
         main = "regret_curve" if bool(row.regret.notnull().any()) else "regret_fixed_curve"
         growth = growth_exponent(result["round"].values[late], row[main].mean("run").values[late])
         policies[str(name)]["growth_exponent"] = None if np.isnan(growth) else growth
@@ -190,7 +189,7 @@ def save_result(result: xr.Dataset, path: str | os.PathLike[str]) -> None:
 
 
 def _read_config(result: object) -> dict[str, Any]:
-    """Return the configuration a result was made with, or raise `ParameterError`."""
+    """Return the configuration of a result, or raise `ParameterError`."""
     if not isinstance(result, xr.Dataset) or result.attrs.get("format") != _FORMAT:
         raise ParameterError(f"result must come from simulate or load_result, got {shown(result)}")
     config: dict[str, Any] = json.loads(result.attrs["config"])

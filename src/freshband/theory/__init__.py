@@ -12,7 +12,7 @@
 | the cost law | `regret_terms`, `ahead_weight` | The cost law |
 | matching | `age_sorted`, `next_age_sum`, `two_client_optimum` | Matching |
 
-Bounds come as a `Bound`: a value, and the conditions it rests on, each found true or false. All
+Bounds are returned as a `Bound`: a value, and the conditions it requires, each true or false. All
 arguments are arrays that broadcast. Several functions share these:
 
 | parameter | symbol | meaning |

@@ -16,7 +16,7 @@ Variant = Literal["corrected", "literal"]
 
 
 def is_literal(variant: str) -> bool:
-    """Return whether the printed form is asked for, and not the true one."""
+    """Return whether the printed form, not the corrected one, is requested."""
     if variant not in ("corrected", "literal"):
         raise ParameterError(f"variant must be 'corrected' or 'literal', got {shown(variant)}")
     return variant == "literal"
@@ -28,7 +28,7 @@ def numbers(
     allowed: str,
     is_allowed: Callable[[Array], Flags] | None = None,
 ) -> Array:
-    """Return values as floats; where one is not allowed, say what is."""
+    """Return values as floats, or raise an error that says what is allowed."""
     try:
         given = np.asarray(values)
         if given.dtype.kind not in "iuf":
@@ -44,7 +44,7 @@ def numbers(
 def probabilities(
     name: str, values: ArrayLike, *, above_zero: bool = False, shape: str | None = None
 ) -> Array:
-    """Return values in [0, 1], or in (0, 1]; an array is needed where a shape is named."""
+    """Return values in [0, 1], or in (0, 1]; with a shape, a single number is an error."""
     if above_zero:
         given = numbers(name, values, "numbers in (0, 1]", lambda x: (x > 0) & (x <= 1))
     else:
@@ -62,7 +62,7 @@ def positive_numbers(name: str, values: ArrayLike, *, or_zero: bool = False) -> 
 
 
 def whole_numbers(name: str, values: ArrayLike, *, at_least: int) -> Array:
-    """Return whole values from ``at_least`` on, as floats: products of them do not overflow."""
+    """Return whole numbers >= ``at_least`` as floats, whose products do not overflow."""
     return numbers(
         name,
         values,

@@ -1,8 +1,8 @@
 """Expected ages in closed form: Lemmas 1 and 2, and the age under rotation.
 
-Ages run on the clock of equation (8): `a(t) = 1` in a round whose update got through, else
-`a(t-1) + 1`. In round t the client's channel is Good with probability `μ_t`, independently of what
-came before, so that `E[a(t)] = 1 + (1 - μ_t) E[a(t-1)]`. Chapter "Ages" has the proofs.
+Ages run on the clock of equation (8): `a(t) = 1` in a round whose update got through, else `a(t-1)
++ 1`. In round t the client's channel is Good with probability `μ_t`, independently of the past, so
+that `E[a(t)] = 1 + (1 - μ_t) E[a(t-1)]`. Chapter "Ages" has the proofs.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ def mean_age_of_share(
 ) -> Array:
     """Return the mean age over clients if the same number gets through in every round (Lemma 1).
 
-    `M/|S|` under random service: all sets of |S| clients are equally likely, whatever happened
-    before. If the oldest are always served, ages are `⌊j/|S|⌋ + 1` for j = 0 … M-1.
+    It is `M/|S|` under random service: all sets of |S| clients are equally likely, independently of
+    the past. If the oldest are always served, ages are `⌊j/|S|⌋ + 1` for j = 0 … M-1.
 
     **Deviations** (erratum E4). Equation (11) gives `M²/|S|`, the sum over clients, not their mean;
     the paper does not say that the lemma needs memoryless, uniform service.
@@ -182,7 +182,7 @@ def mean_age_of_share(
         raise ParameterError(f"service must be 'random' or 'oldest', got {service!r}")
     if literal:
         raise ParameterError("variant='literal' needs service='random', got 'oldest'")
-    full, rest = np.divmod(clients, share)  # whole groups of one age, and the oldest few
+    full, rest = np.divmod(clients, share)  # full groups of equal age, and the oldest rest
     total = share * full * (full + 1) / 2 + rest * (full + 1)
     return np.asarray(total / clients)
 

@@ -1,4 +1,4 @@
-"""What a theorem returns: a number, and whether its conditions are true."""
+"""The result of a theorem: a number, and whether its conditions hold."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["Bound"]
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """A bound with the conditions under which it is one.
+    """A bound with the conditions under which it holds.
 
     Attributes
     ----------
     value : float64 array
-        The bound, where its conditions hold; elsewhere what the formula gives.
+        The value of the formula, which is a bound only where the conditions hold.
     kind : {"lower", "upper"}
-        A lower bound is about every policy on *some* air, which the theorem constructs; an upper
-        bound is about one policy on *every* air the conditions allow.
+        A lower bound is about every policy on *some* air (channel environment), which the theorem
+        constructs; an upper bound is about one policy on *every* air that the conditions allow.
     conditions : mapping of str to bool array
         Each condition, in words, and where it holds; shapes broadcast to that of ``value``.
 

@@ -1,4 +1,4 @@
-"""Theorem 1: how far training is from the optimum, given which uploads got through when.
+"""Theorem 1: how far training is from the optimum, given which uploads got through.
 
 Chapter "Theorem 1" of the documentation has the setting, the assumptions and the proof.
 """
@@ -38,10 +38,10 @@ class ConvergenceBound(Bound):
     contraction : float64 array, shape (...)
         The factor by which a round shrinks the gap: `1 - μh`, or the printed Ω.
     errors : mapping of str to float64 array, shape (rounds, ...)
-        What each round adds to the gap, by cause.
+        The amount that each round adds to the gap, by cause.
     mismatch : mapping of str to float64 array, shape (rounds, ...)
         Corrected variant only: how far the mean gradient the server applies may be from `∇F(w_t)`
-        because of lacking ``participation``, ``staleness`` and ``drift``. The error called
+        because of missing ``participation``, ``staleness`` and ``drift``. The error called
         ``mismatch`` is `h/2` times the square of their sum.
     """
 
@@ -76,8 +76,8 @@ def convergence_bound(
     **Deviations** (erratum E3). The printed rate needs `‖∇F‖² >= 2L(F - F*)`, the wrong direction
     of smoothness; only a PL constant gives a rate. Ω prints λ for λ², α3 misses η², staleness and
     drift are missing from the inner product, and the age enters without the printed factor K. The
-    staleness of what arrives is `a_i(t-1) - 1`, not `a_i(t)` (erratum E1). The bound is loose: use
-    it to rank settings, not to predict a loss.
+    staleness of an update that arrives is `a_i(t-1) - 1`, not `a_i(t)` (erratum E1). The bound is
+    loose: use it to rank settings, not to predict a loss.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The cost law: what a round on the wrong channel adds to the age, exactly.
+"""The cost law: exactly how much age a round on the wrong channel adds.
 
 `R_i(T) = Σ_t E[(μ*_i(t) - μ_i(t)) a_i(t-1)] W_i(t)` for every policy that sees no state in advance,
 against a benchmark that gives client i the channel of mean `μ*_i(t)` in round t, whatever has
@@ -16,7 +16,7 @@ __all__ = ["age_cutoff", "ahead_weight", "any_policy_regret", "regret_terms"]
 
 
 def ahead_weight(best_means: ArrayLike) -> Array:
-    """Return `W(t)`, the number of rounds, t included, in which an age lost in round t is felt.
+    """Return `W(t)`, the expected number of rounds, from t on, in which a loss in round t counts.
 
     `W(t) = Σ_{m=0}^{T-t} ∏_{j=1}^{m} (1 - μ*(t+j))`, at least 1 and at most `1 / min μ*`.
 
@@ -67,7 +67,7 @@ def regret_terms(best_means: ArrayLike, means: ArrayLike, ages_before: ArrayLike
 
 
 def age_cutoff(rounds: ArrayLike, worst: ArrayLike) -> Array:
-    """Return the age n beyond which a run's ages add up to little: `Σ_t E[(a(t) - n)⁺] <= 1/μ_min`.
+    """Return the age n beyond which ages hardly matter: `Σ_t E[(a(t) - n)⁺] <= 1/μ_min`.
 
     `n = ⌈ln T / ln(1/(1 - μ_min))⌉`, since `P(a > n) <= (1 - μ_min)^n` for every policy.
 
@@ -90,9 +90,9 @@ def age_cutoff(rounds: ArrayLike, worst: ArrayLike) -> Array:
 def any_policy_regret(
     n_clients: ArrayLike, rounds: ArrayLike, worst: ArrayLike, best: ArrayLike
 ) -> Array:
-    """Return the largest regret any policy can have; an upper bound above it says nothing.
+    """Return the largest regret any policy can have; an upper bound above it is useless.
 
-    It is that of M clients always on channels of mean ``worst``, against channels of mean ``best``.
+    It is the regret of M clients always on channels of mean ``worst``, against mean ``best``.
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ def m_exp3_bound(
 
 
 def missed_needle_regret(rounds: ArrayLike) -> Array:
-    """Return `T²/32`, the AoI regret no policy is below on air that meets Theorem 3's conditions.
+    """Return `T²/32`, a lower bound for every policy where Theorem 3's conditions hold.
 
     One client, two channels: good for half of the rounds, then bad except for one channel in round
     3T/4. Chapter "M-Exp3" has the proof.

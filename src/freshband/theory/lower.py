@@ -1,7 +1,7 @@
-"""Theorems 2 and 4: what no policy can do better than.
+"""Theorems 2 and 4: lower bounds on the regret of every policy.
 
-A lower bound is about the worst of a family of airs that the proof constructs: M channels have mean
-`½ + ε`, the others `½`, and ε is so small that it takes long to tell which are which. Regret is
+A lower bound is about the worst of a family of airs (channel environments): M channels have mean
+`½ + ε`, the others `½`, and ε is so small that it takes long to tell them apart. Regret is
 against the mean of the best channels, so it does not matter which client gets which of them.
 Chapter "Lower bounds" has the proofs.
 """
@@ -38,7 +38,7 @@ def adversarial_lower_bound(
     *,
     epsilon: _Epsilon = "paper",
 ) -> Bound:
-    """Return the AoI regret every policy has on some stationary air (Theorem 2).
+    """Return a lower bound on every policy's AoI regret on some stationary air (Theorem 2).
 
     `R >= (ε/p) M [T - MT/N - (MT/2) √((T/N) ln(1/(1-4ε²))) - (1-p)/p]` with `p = ½ + ε`: for large
     T about `3/8 (N-M)²/N² √(NT)`. It is 0 where the formula is negative or ε is not below 1/2. As
@@ -51,7 +51,7 @@ def adversarial_lower_bound(
     ----------
     n_clients, n_channels, rounds, variant : shared, see freshband.theory
     epsilon : {"paper", "best"} or array of float in (0, 1/2), default "paper"
-        ε, by how much the good channels are better: the paper's `(N-M)/(4M√(NT))`, or twice that,
+        The advantage ε of the good channels: the paper's `(N-M)/(4M√(NT))`, or twice that,
         which gives `1/2` in place of `3/8`.
 
     Examples
@@ -75,7 +75,7 @@ def segments_lower_bound(
     *,
     epsilon: _Epsilon = "paper",
 ) -> Bound:
-    """Return the AoI regret every policy has on some air with that many segments.
+    """Return a lower bound on every policy's AoI regret on some air with S segments.
 
     It is S times the bound of Theorem 2 for `⌊T/S⌋` rounds, about `3/8 (N-M)²/N² √(SNT)`: the good
     channels are drawn again in each segment. S is at most T.
@@ -110,11 +110,11 @@ def piecewise_lower_bound(
 ) -> Bound:
     """Return Theorem 4's lower bound, for policies that seldom try the last M channels.
 
-    `(ε/p) [Mτ - Mτ/N - (Mτ/2) √((Mτ/N) ln(1/(1-4ε²))) - M(1-p)/p]` with `p = ½ + ε`,
-    `ε = √(N/(MT))` and `τ = ⌊T/N⌋`, about `2√(MT/N) (1 - 1/N - 1/√N)`; 0 where it is negative. As
+    `(ε/p) [Mτ - Mτ/N - (Mτ/2) √((Mτ/N) ln(1/(1-4ε²))) - M(1-p)/p]` with `p = ½ + ε`, `ε =
+    √(N/(MT))` and `τ = ⌊T/N⌋`, about `2√(MT/N) (1 - 1/N - 1/√N)`; 0 where it is negative. As
     printed it is (74). It is about policies that play those channels at most `Mτ` times where every
-    mean is `½`. The condition ``every policy`` says whether all policies do, which is so for one
-    client only; `segments_lower_bound` is about all policies.
+    mean is `½`. The condition ``every policy`` says whether all policies do, which is true only for
+    one client; `segments_lower_bound` is about all policies.
 
     **Deviations** (erratum E13). Step (72) takes `Σ_j √x_j` for `√(Σ_j x_j)`; the bound on the
     plays is an assumption; and the printed air must not have good channels outside the special

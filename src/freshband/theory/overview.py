@@ -37,7 +37,7 @@ class BoundEntry(NamedTuple):
     result: str  # which lemma or theorem
     variant: Variant
     bound: Bound
-    about: str  # whose regret, and on which air
+    about: str  # the policy, and the air
 
 
 def describe_air(means: ArrayLike, n_clients: int) -> Air:

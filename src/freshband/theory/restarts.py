@@ -1,9 +1,9 @@
 """Lemmas 3 and 4 and Theorem 5: the AoI regret of GLR-CUCB.
 
 Lemma 3 turns rounds on a wrong channel into ages, Lemma 4 bounds the number of wrong rounds, and
-Theorem 5 puts the two together. Lemma 4 and with it Theorem 5 are orders of growth: their constants
-come from another paper and are not known here, so ``constant`` is 1 unless you know better.
-Chapter "GLR-CUCB" has the proofs.
+Theorem 5 combines the two. Lemma 4, and therefore Theorem 5, give orders of growth: their constants
+come from another paper and are unknown here, so ``constant`` is 1 by default. Chapter "GLR-CUCB"
+has the proofs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def age_sum_bound(
     worst: ArrayLike,
     variant: Variant = "corrected",
 ) -> Bound:
-    """Return an upper bound on the sum of a client's expected ages in stationary air (Lemma 3).
+    """Return an upper bound on a client's summed expected ages, stationary channels (Lemma 3).
 
     `Σ_t E[a_i(t)] <= ⌈T/M⌉ Σ_φ E[a | φ] + W Δ (n B + 1/μ_min)`, where the benchmark takes turns on
     the M best channels (`rotation_age`), `Δ = μ_1 - μ_min`, `W <= 1/μ_M` is the largest weight of
@@ -47,7 +47,7 @@ def age_sum_bound(
     averaged over the phases.
 
     **Deviations** (erratum E14). The printed proof bounds `E[a | wrong]` by `1/μ_min`, although a
-    policy can go wrong just when ages are large; and Q lacks the 1 of erratum E2.
+    policy may choose wrong channels just when ages are large; and Q lacks the 1 of erratum E2.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def wrong_rounds(
     constant: ArrayLike = 1.0,
     variant: Variant = "corrected",
 ) -> Bound:
-    """Return the order of the number of rounds in which GLR-CUCB plays no best set (Lemma 4).
+    """Return the order of the number of rounds in which GLR-CUCB plays a wrong set (Lemma 4).
 
     `√(C_T N T ln T)` if the number of segments is known, `C_T √(N T ln T)` if not; corrected,
     divided by Δ_min, and at most T.
@@ -136,11 +136,11 @@ def wrong_rounds(
     ----------
     n_channels, rounds, n_segments, variant : shared, see freshband.theory
     known : bool, default False
-        Whether the policy was told `C_T`.
+        Whether the policy knows `C_T`.
     gap : array of float > 0
         `Δ_min`, see `smallest_gap`; corrected variant only.
     constant : array of float > 0, default 1
-        The constant that the order hides; it is not stated anywhere.
+        The constant of the order, which the paper does not state.
 
     Examples
     --------
@@ -195,10 +195,10 @@ def glr_cucb_bound(
     gap : array of float > 0
         `Δ_min`, see `smallest_gap`; not needed with ``wrong``.
     wrong : array of float >= 0, optional
-        B: how often a client is not on the oracle's channel, counted over all clients and rounds.
-        By default M times `wrong_rounds`; the conditions then say that the constant of Lemma 4 is
-        not known and, with several clients, that a policy on the right *set* may give its channels
-        to other clients than the oracle does.
+        B, the number of times that a client is not on the oracle's channel, over all clients and
+        rounds. By default M times `wrong_rounds`; the conditions then say that the constant of
+        Lemma 4 is not known and, with several clients, that a policy on the right *set* may give
+        its channels to other clients than the oracle does.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The channel map: what the air did, what was chosen, and changes noticed against true ones."""
+"""The channel map: the air (channel environment), the channels chosen, and the changes noticed."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from freshband.reporting._page.charts import (
     values_of,
 )
 
-_MARKED = 1000  # marks of changes up to which each is drawn, channel by channel
-_LINES = 300  # true changes up to which each gets a line at least
+_MARKED = 1000  # up to this number of changes each is drawn, channel by channel
+_LINES = 300  # up to this number of true changes each gets at least a line
 _LISTED = 60  # true changes the table lists
 _GAP = 36  # pixels above each panel, with its title in them
 _TITLES: Final = {
     "success rate": "Success rates",
     "share Good": "States: share of Good rounds",
-    "believed rate": "Success rates believed in",
+    "believed rate": "Estimated success rates",
     "share of rounds used": "Chosen: share of rounds used",
 }  # of panels, by what their values are
 
 
 class Play(NamedTuple):
-    """What a policy did in that run, round by round."""
+    """The decisions of a policy in one run, round by round."""
 
     assignment: NDArray[np.int64]  # (rounds, n_clients), -1 for none
     alarms: NDArray[np.int64]  # (rounds,) channel found changed, or -1
@@ -208,7 +208,7 @@ def detection_row(alarms: Any, breakpoints: Any, *, looks: bool) -> list[float]:
 
 
 def detection_table(found: Mapping[str, ArrayLike]) -> Table:
-    """Return means over runs of each policy's `detection_row`, the first axis being runs."""
+    """Return each policy's mean `detection_row` over runs, the first axis."""
     head = ["policy", "true changes", "noticed", "missed", "false alarms", "delay, rounds"]
     told = []
     for name, rows in found.items():
@@ -219,7 +219,7 @@ def detection_table(found: Mapping[str, ArrayLike]) -> Table:
 
 
 def _changes_table(air: Air, plays: Mapping[str, Play]) -> Table:
-    """Return true changes one by one, with the round in which each was noticed first."""
+    """Return the true changes, each with the round in which it was first noticed."""
     changes = air.breakpoints
     plays = {name: play for name, play in plays.items() if play.looks}
     if not len(changes):

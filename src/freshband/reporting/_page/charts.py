@@ -1,7 +1,7 @@
 """Charts of a page: figures for plotly.js with few enough points, and their values as tables.
 
 Colours are properties of the page's style sheet, such as ``var(--series-0)``, which the page's
-script looks up, so that one figure suits light and dark; ``var(--series-0, 0.18)`` is see-through.
+script looks up, so that one figure fits both themes; ``var(--series-0, 0.18)`` is transparent.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from freshband.reporting._numbers import number
 from freshband.reporting._series import Series
 
 _SERIES: Final = 8  # colours of the style sheet
-POINTS: Final = 400  # of a curve, at most: about what a wide screen resolves
-_FEW: Final = 8  # whole numbers of an axis up to which each has its tick
-_TOLD_ROWS: Final = 100  # rows of a map that its table has
+POINTS: Final = 400  # most points of a curve, about the resolution of a wide screen
+_FEW: Final = 8  # up to this number of whole numbers on an axis each has a tick
+_TOLD_ROWS: Final = 100  # most rows in the table of a map
 _DASHES: Final = ("solid", "dash", "dashdot", "dot")
 SCALE: Final = [[0, "var(--scale-low)"], [0.5, "var(--scale-middle)"], [1, "var(--scale-high)"]]
 
@@ -40,7 +40,7 @@ class Table(NamedTuple):
 
 
 class LegendEntry(NamedTuple):
-    """A button that shows and hides what belongs to a group."""
+    """A button that shows and hides the traces of a group."""
 
     label: str
     group: str
@@ -50,7 +50,7 @@ class LegendEntry(NamedTuple):
 
 @dataclass(frozen=True)
 class Chart:
-    """What the page needs to draw a chart, to explain it, and to give its values as a table.
+    """A chart of the page: its figure, its explanation, and its values as a table.
 
     ``key`` is unique on its part of the page. ``meta.group`` of a trace names its button, and
     ``meta.view`` the choice of the menu, called ``choose``, that the trace belongs to.
@@ -68,10 +68,10 @@ class Chart:
     start: int = 0  # the view that is shown first
     height: int = 340  # in pixels
     wide: bool = False
-    log: bool = False  # whether a logarithmic axis is on offer
+    log: bool = False  # whether the reader can choose a logarithmic axis
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figure as the page's script takes it."""
+        """Return the figure in the form that the page's script needs."""
         return {
             "traces": [trace.to_plotly_json() for trace in self.traces],
             "layout": self.layout.to_plotly_json(),
@@ -91,14 +91,14 @@ def _looks() -> dict[str, Any]:
 
 
 def look_of(name: str) -> dict[str, Any]:
-    """Return the words and the look of a chart, such as ``"loss"`` or ``"training.age"``."""
+    """Return the texts and style of a chart, such as ``"loss"`` or ``"training.age"``."""
     *kind, key = name.split(".")
     table = _looks()[kind[0]] if kind else _looks()
     return {"key": key, **table[key]}
 
 
 def values_of(array: Any) -> list[Any]:
-    """Return numbers for JSON: five digits, None where there is none.
+    """Return numbers for JSON: five digits, None for NaN.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def curves(
 ) -> Chart:
     """Return curves: means over runs with bands of one standard error, thinned.
 
-    With ``late`` the axis fits what follows the first tenth, which would hide the rest.
+    With ``late`` the axis fits the values after the first tenth, which would hide the rest.
     """
     traces, legend = [], []
     for place, (name, one) in enumerate(series.items()):

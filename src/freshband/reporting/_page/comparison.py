@@ -31,10 +31,10 @@ _MEASURES: Final = {
     **parts.AGE_MEASURES,
 }
 _MEANS: Final = (
-    "This file keeps means over clients, as files of freshband reproduce do: the command below "
+    "This file holds means over clients, as files of freshband reproduce do: the command below "
     "computes every client's age, the channels chosen and contributions again."
 )
-_REPLACED: Final = ("scheduler", "matching", "policy_options", "run")  # of settings, by policies
+_REPLACED: Final = ("scheduler", "matching", "policy_options", "run")  # settings set by policies
 
 
 def show_comparison(result: xr.Dataset, path: Path, title: str) -> parts.Part:
@@ -47,7 +47,7 @@ def show_comparison(result: xr.Dataset, path: Path, title: str) -> parts.Part:
     runs, rounds, clients = (result.sizes[dim] for dim in ("run", "round", "client"))
     first = {str(name): result.sel(policy=name).isel(run=0) for name in result.policy.values}
     ages = _mean_age(result)
-    freshest = str(ages.isel(run=0).mean("round").idxmin("policy").item())  # maps begin with it
+    freshest = str(ages.isel(run=0).mean("round").idxmin("policy").item())  # shown first in maps
     looks = {name: bool(measures.alarms.sel(policy=name).notnull().all()) for name in first}
     near = {"channel_options": find_again(settings["channel_options"], path.parent)[0]}
     maps, tables, notes = _air(result, settings | near, first, freshest, looks)
@@ -107,7 +107,7 @@ def _last_look(result: xr.Dataset) -> xr.DataArray:
 
 
 def _mean_age(result: xr.Dataset) -> xr.DataArray:
-    """Return mean ages, averaged over columns of rounds where there are many."""
+    """Return mean ages, averaged over columns of rounds if there are many."""
     ages = result.ages.mean("client") if "ages" in result else result.mean_age
     ages = ages.transpose("round", "policy", "run")
     cuts = cut_rounds(ages.sizes["round"])
@@ -122,7 +122,7 @@ def _air(
     freshest: str,
     looks: dict[str, bool],
 ) -> tuple[list[Chart], list[Table], list[str]]:
-    """Return the map of the first run, changes noticed over all, and what could not be shown."""
+    """Return the map of the first run, the changes noticed in all runs, and notes."""
     rounds, runs = result.sizes["round"], [int(run) for run in result.run.values]
     found: dict[str, list[list[float]]] = {name: [] for name in first}
     maps = []
@@ -137,7 +137,7 @@ def _air(
         if air is None:
             return [], [], notes
         if run == runs[0]:
-            whole = "assignment" in result  # otherwise the channels chosen are not known
+            whole = "assignment" in result  # otherwise the chosen channels are unknown
             plays = {name: play_of(one, looks=looks[name]) for name, one in first.items() if whole}
             start = list(first).index(freshest)
             maps.append(channel_map(air, plays, run=run, start=start))

@@ -1,4 +1,4 @@
-"""A part of the page: what one result file has to show."""
+"""A part of the page: the contents of one result file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from freshband.reporting._page.charts import Chart, Table, curves, look_of
 from freshband.reporting._series import over_policies
 from freshband.statistics import mean_and_error
 
-_MOST_DRAWN: Final = 200_000_000  # states, at most, that are drawn again for a picture
+_MOST_DRAWN: Final = 200_000_000  # most states that are regenerated for a picture
 AGE_MEASURES: Final = {
     "regret": "AoI regret",
     "regret_rotate": "AoI regret, rotating oracle",
@@ -34,7 +34,7 @@ AGE_MEASURES: Final = {
 
 
 class Picture(NamedTuple):
-    """A picture on the page: the file it comes from, what it shows, and its data as a link."""
+    """A picture on the page: its file, its description, and its data as a link."""
 
     path: Path
     says: str
@@ -43,21 +43,21 @@ class Picture(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """What the page shows of one file, in the order of the page."""
+    """The contents of one file, in the order of the page."""
 
     kind: str
     title: str
-    about: str  # one line on what was run
+    about: str  # one line that describes the run
     summary: Table | None = None  # the numbers at a glance
-    tiles: Mapping[str, str] = field(default_factory=dict)  # the same of a single run
+    tiles: Mapping[str, str] = field(default_factory=dict)  # the same for a single run
     pictures: list[Picture] = field(default_factory=list)
     charts: list[Chart] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)  # below the charts
     notes: list[str] = field(default_factory=list)  # what could not be shown, and why
     settings: Table | None = None
     environment: Table | None = None
-    repeat: str = ""  # a command that runs it again, if there is one
-    again: str = "The same again"  # what that command does
+    repeat: str = ""  # a command that repeats it, if there is one
+    again: str = "Repeat it"  # what that command does
 
 
 def measure_table(measures: xr.Dataset, told: Mapping[str, str]) -> Table:
@@ -105,16 +105,16 @@ def air_again(
     rounds: int,
     views: int = 1,
 ) -> tuple[Air | None, list[str]]:
-    """Draw the first rounds of a run's air again, or return why that is impossible here."""
+    """Regenerate the first rounds of a run's air, or return why that is impossible here."""
     try:
         model = build()
         if rounds * model.n_channels > _MOST_DRAWN:
-            told = f"The channel map is left out: {rounds:,} rounds take long to draw again."
+            told = f"The channel map is left out: regenerating {rounds:,} rounds takes too long."
             return None, [told]
         cuts = cut_rounds(rounds, model.n_channels, 2 * views + 2)
         return read_air(model, config["rounds"], config["seed"], run, cuts), []
     except FreshbandError as error:
-        return None, [f"The air cannot be drawn again here: {error}"]
+        return None, [f"The air cannot be regenerated here: {error}"]
 
 
 def same_air_note(result: xr.Dataset, rest: str) -> list[str]:
@@ -122,8 +122,8 @@ def same_air_note(result: xr.Dataset, rest: str) -> list[str]:
     if "same_air" not in result.attrs:
         return []
     return [
-        "All runs met the same states of the channels, in which nothing is random: standard errors "
-        f"are those of {rest}."
+        "All runs met the same channel states, which are not random: standard errors "
+        f"come only from {rest}."
     ]
 
 
@@ -152,7 +152,7 @@ def settings_table(config: Mapping[str, Any], defaults: Mapping[str, Any] | None
 
 
 def surroundings(result: xr.Dataset, path: Path) -> Table:
-    """Return where a result comes from: versions, device, time, file."""
+    """Return the origin of a result: versions, device, time, file."""
     attrs = result.attrs
     facts = {
         "file": path.name,
@@ -166,7 +166,7 @@ def surroundings(result: xr.Dataset, path: Path) -> Table:
 
 
 def repeat_with(command: str, path: Path, result: xr.Dataset) -> str:
-    """Return the command that runs a result again."""
+    """Return the command that repeats a result."""
     files = json.loads(result.attrs.get("imported", "[]"))
     imports = "".join(f"--import {shlex.quote(name)} " for name in files)
     return f"freshband {imports}{command} --like {shlex.quote(str(path))}"

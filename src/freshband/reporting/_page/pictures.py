@@ -15,9 +15,9 @@ _SHOWN: Final = {
     "jpg": "image/jpeg",
     "svg": "image/svg+xml",
     "webp": "image/webp",
-}  # what browsers show, of what commands write
+}  # formats that browsers show
 DRAWN: Final = (*_SHOWN, "pdf", "eps", "tif")
-_LARGEST: Final = 8_000_000  # bytes; a figure has a fraction of that
+_LARGEST: Final = 8_000_000  # bytes; figures are much smaller
 
 
 def load_picture(path: Path, says: str) -> Picture:
@@ -25,7 +25,7 @@ def load_picture(path: Path, says: str) -> Picture:
     kind = _SHOWN.get(path.suffix[1:].lower())
     if kind is None:
         raise FileError(
-            f"{path} is a picture a page cannot show: open it on its own, or write it as "
+            f"{path} is a picture that a page cannot show: open it separately, or write it as "
             f"{', '.join(_SHOWN)}"
         )
     try:
@@ -42,6 +42,6 @@ def show_pictures(pictures: Sequence[Picture]) -> Part:
     return Part(
         kind="Picture",
         title="Pictures",
-        about="As 'freshband show' and the option --plot drew them.",
+        about="Drawn by 'freshband show' and the option --plot.",
         pictures=list(pictures),
     )

@@ -18,7 +18,7 @@ from freshband.simulation.result import _mask_detections, _read_config
 
 _FOUND: Final = ("detected", "missed", "false_alarms", "delay")
 _SUMS: Final = (
-    "A simulation keeps sums, not rounds: which channels were chosen, each client's age and "
+    "A simulation stores sums, not rounds: the chosen channels, each client's age and "
     "contributions are in the files of freshband train and freshband compare."
 )
 
@@ -61,12 +61,12 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> parts.Part:
 
 
 def _missing(result: xr.Dataset) -> list[str]:
-    """Return a note on what a file keeps that does not keep everything."""
+    """Return a note on the contents of a file that does not hold everything."""
     if result.sizes["round"] > 1 and "age_curve" in result and "participation" in result:
         return []
     held = "totals and some curves" if result.sizes["round"] > 1 else "totals only"
     return [
-        f"This file keeps {held}, as files of freshband reproduce and of --points 1 do: the "
+        f"This file holds {held}, as files of freshband reproduce and of --points 1 do: the "
         "command below, with --points 200, computes the rest again."
     ]
 

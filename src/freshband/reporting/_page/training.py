@@ -49,12 +49,12 @@ def show_training(result: xr.Dataset, path: Path, title: str) -> parts.Part:
     played = f"{rounds:,} rounds"
     if rounds < config["rounds"]:
         played = f"{rounds:,} of {config['rounds']:,} rounds"
-        notes.insert(0, "The run is not finished: this is what its last checkpoint holds.")
+        notes.insert(0, "The run is not finished: this is its last checkpoint.")
     if result.contributions.isnull().all():
         notes.append("This run did not use contributions, so none were computed.")
-    again, repeat = "The same again", parts.repeat_with("train", path, result)
+    again, repeat = "Repeat it", parts.repeat_with("train", path, result)
     if path.name == "run.json":
-        again = "Go on with it"
+        again = "Resume it"
         repeat = f"freshband train --resume {shlex.quote(str(path.parent))}"
     return parts.Part(
         kind="Training",
@@ -73,7 +73,7 @@ def show_training(result: xr.Dataset, path: Path, title: str) -> parts.Part:
 
 
 def _policy_of(config: dict[str, Any]) -> str:
-    """Return the policy's name, also of a policy that is not registered here."""
+    """Return the policy's name, even if the policy is not registered here."""
     try:
         return Training.as_stored(config).build_policy().name
     except FreshbandError:
@@ -86,7 +86,7 @@ def training_defaults() -> dict[str, Any]:
 
 
 def play_of(result: xr.Dataset, *, looks: bool) -> Play:
-    """Return what the policy of one run did, and whether it looks for changes."""
+    """Return the decisions of the policy in one run, and whether it looks for changes."""
     return Play(
         result.assignment.transpose("round", "client").values,
         result.alarm.values,
@@ -116,8 +116,8 @@ def _learning(result: xr.Dataset) -> list[Chart]:
     looks = result.isel(round=result.accuracy.notnull().values)
     accuracy = {"test set": _one(looks.accuracy)}
     if looks.client_accuracy.notnull().any():
-        accuracy["client best off"] = _one(looks.client_accuracy.max("client"))
-        accuracy["client worst off"] = _one(looks.client_accuracy.min("client"))
+        accuracy["best client"] = _one(looks.client_accuracy.max("client"))
+        accuracy["worst client"] = _one(looks.client_accuracy.min("client"))
     return [
         curves(**look_of("training.accuracy"), series=accuracy),
         curves(**look_of("loss"), series={"test set": _one(looks.loss)}),

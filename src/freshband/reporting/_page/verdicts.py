@@ -88,7 +88,7 @@ def _claims_table(claims: list[dict[str, Any]]) -> Table:
         ]
         for claim in claims
     ]
-    caption = "Statements and what became of them: mean ± standard error"
+    caption = "Statements and verdicts: mean ± standard error"
     return Table(caption, _HEAD, rows, words=True)
 
 
@@ -105,7 +105,7 @@ def _show_trials(trials: list[dict[str, Any]], path: Path, title: str) -> Part:
     return Part(
         kind="Choice",
         title=title,
-        about="What the paper leaves open in training, chosen by how well random scheduling "
+        about="Settings that the paper leaves open, chosen by how well random scheduling "
         f"learns: {counted(len(trials), 'trial')}.",
         summary=Table("Settings that were tried", list(_TRIED.values()), rows),
         repeat=f"freshband reproduce choice --out {_folder(path)}",
