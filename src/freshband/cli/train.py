@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from freshband._plugins import made_with
-from freshband.cli import _options, _panels, _training
+from freshband.cli import _options, _training
 from freshband.cli._job import TrainingJob, interruptible
 from freshband.cli._live import Watch
-from freshband.cli._settings import Format, given_options
+from freshband.cli._options import Format
+from freshband.cli._settings import check_outputs, given_options, print_json
 from freshband.cli._tables import open_console, print_written
 from freshband.errors import ParameterError
 
@@ -43,8 +42,8 @@ def train(
     channels: _options.Channels = "fig3-piecewise",
     policy: Annotated[
         str,
-        _training.choice(
-            _panels.AIR,
+        _options.option(
+            _options.AIR,
             "Which channels are used, scheduler[:preset][+token...]; see 'freshband list "
             "schedulers'.",
             "--policy",
@@ -53,8 +52,8 @@ def train(
     ] = "glr-cucb",
     matching: Annotated[
         str | None,
-        _training.choice(
-            _panels.AIR,
+        _options.option(
+            _options.AIR,
             "Who gets which channel: age, priority (by contribution and age), rotate, random, "
             "fixed.",
             show_default="what suits the policy",
@@ -62,8 +61,8 @@ def train(
     ] = None,
     algorithm: Annotated[
         str,
-        _training.choice(
-            _panels.RUN,
+        _options.option(
+            _options.RUN,
             "What the server does with updates, rule[+wrapper...], such as fedbuff or "
             "renorm+average; see 'freshband list algorithms'.",
         ),
@@ -73,22 +72,22 @@ def train(
     seed: _options.Seed = 0,
     out: Annotated[
         Path | None,
-        _training.choice(
-            _panels.KEPT,
+        _options.option(
+            _options.KEPT,
             "Folder for result.nc and checkpoints; without it nothing is saved.",
             metavar="DIR",
         ),
     ] = None,
     resume: Annotated[
         Path | None,
-        _training.choice(
-            _panels.KEPT, "Go on with the run in this folder, where it stopped.", metavar="DIR"
+        _options.option(
+            _options.KEPT, "Go on with the run in this folder, where it stopped.", metavar="DIR"
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        _training.choice(
-            _panels.RUN,
+        _options.option(
+            _options.RUN,
             "Any other setting, repeatable: client_lr=0.1, or an option of a thing by its table: "
             "channels, policy, matching, dataset, partition, model, algorithm, valuation, such as "
             "partition.alpha=0.1; 'freshband list training' tells all.",
@@ -96,25 +95,25 @@ def train(
             metavar="[TABLE.]KEY=VALUE",
         ),
     ] = None,
-    config: _training.Config = None,
-    like: _training.Like = None,
+    config: _options.Config = None,
+    like: _options.Like = None,
     device: _options.Device = "auto",
     data_dir: _options.DataDir = None,
     checkpoint_every: Annotated[
-        int, _options.count("Rounds between two checkpoints.", _panels.KEPT)
+        int, _options.count("Rounds between two checkpoints.", _options.KEPT)
     ] = 10,
-    keep: Annotated[int, _options.count("Number of checkpoints kept.", _panels.KEPT)] = 2,
-    output: _training.Output = Format.table,
+    keep: Annotated[int, _options.count("Number of checkpoints kept.", _options.KEPT)] = 2,
+    output: _options.Output = Format.table,
     plot: Annotated[
         Path | None,
-        _training.choice(
-            _panels.KEPT, "Draw accuracy, ages, variance and participation (png, pdf, svg)."
+        _options.option(
+            _options.KEPT, "Draw accuracy, ages, variance and participation (png, pdf, svg)."
         ),
     ] = None,
     tensorboard: Annotated[
         bool | None,
-        _training.choice(
-            _panels.KEPT,
+        _options.option(
+            _options.KEPT,
             "Write scalars to DIR/tensorboard, for 'tensorboard --logdir DIR'.",
             "--tensorboard/--no-tensorboard",
             show_default="no",
@@ -141,10 +140,7 @@ def train(
     """
     _training.need_extra()
     given = given_options(context)
-    if plot is not None:
-        from freshband.reporting.curves import _check_figure
-
-        _check_figure(plot)
+    check_outputs(None, plot)
     if resume is not None:
         _refuse_beside_resume(given - _WITH_RESUME)
         job = TrainingJob.resumed(resume)
@@ -251,7 +247,7 @@ def _report(job: TrainingJob, output: Format, plot: Path | None) -> None:
         save_figure(draw_training(result), plot)
         written.append(plot)
     if output is Format.json:
-        sys.stdout.write(json.dumps(summarise_training(result), indent=2) + "\n")
+        print_json(summarise_training(result))
     else:
         _print_summary(result, written)
 
