@@ -11,7 +11,7 @@ from typing import Any
 def import_on_use(
     package: str, names: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package; ``names`` are the names in each module."""
+    """Return ``__getattr__`` and ``__dir__`` of a package; ``names`` are listed by module."""
     homes = {name: module for module, some in names.items() for name in some}
 
     def find(name: str) -> Any:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from freshband import federated
 from freshband._plugins import made_with
 from freshband.cli import _options, _training
-from freshband.cli._job import TrainingJob, interruptible
 from freshband.cli._live import Watch
 from freshband.cli._options import Format
+from freshband.cli._playing import PlayedRun, interruptible
 from freshband.cli._settings import check_outputs, given_options, print_json
 from freshband.cli._tables import open_console, print_written
 from freshband.errors import ParameterError
@@ -143,17 +144,22 @@ def train(
     check_outputs(None, plot)
     if resume is not None:
         _refuse_beside_resume(given - _WITH_RESUME)
-        job = TrainingJob.resumed(resume)
+        run = federated.resume_run(resume)
+        job = PlayedRun(run.federation, run)
     else:
         chosen, kept = _choose(context.params, given)
         if out is None and (tensorboard or given & {"checkpoint_every", "keep"}):
             raise ParameterError("checkpoints and TensorBoard need a folder: give --out DIR")
         with made_with(like, kept):
-            job = TrainingJob.begun(chosen, out, checkpoint_every, keep)
+            if out is None:
+                job = PlayedRun(federated.Federation(chosen))
+            else:
+                run = federated.start_run(chosen, out, checkpoint_every=checkpoint_every, keep=keep)
+                job = PlayedRun(run.federation, run)
     for note in [] if job.run is None else job.run.notes:
         typer.echo(f"note: {note}", err=True)
     try:
-        with job:
+        with job.federation:
             _play(job, quiet=quiet, tensorboard=tensorboard)
             _report(job, output, plot)
     except KeyboardInterrupt:
@@ -191,7 +197,7 @@ def _refuse_beside_resume(others: set[str]) -> None:
         )
 
 
-def _play(job: TrainingJob, *, quiet: bool, tensorboard: bool | None) -> None:
+def _play(job: PlayedRun, *, quiet: bool, tensorboard: bool | None) -> None:
     with ExitStack() as stack:
         watch = stack.enter_context(Watch(job.settings, len(job.records), job.device, quiet=quiet))
         writer = stack.enter_context(_scalars(job, tensorboard))
@@ -208,7 +214,7 @@ def _play(job: TrainingJob, *, quiet: bool, tensorboard: bool | None) -> None:
         job.interrupted = False  # it was the last round
 
 
-def _say_how_to_resume(job: TrainingJob) -> None:
+def _say_how_to_resume(job: PlayedRun) -> None:
     if job.run is None:
         told, how = len(job.records), "nothing is saved without --out"
     else:
@@ -218,9 +224,9 @@ def _say_how_to_resume(job: TrainingJob) -> None:
 
 
 @contextmanager
-def _scalars(job: TrainingJob, wanted: bool | None) -> Iterator[Callable[[RoundRecord], None]]:
+def _scalars(job: PlayedRun, wanted: bool | None) -> Iterator[Callable[[RoundRecord], None]]:
     """Yield a function that writes a round for TensorBoard, if that is wanted."""
-    folder = None if job.folder is None else job.folder / "tensorboard"
+    folder = None if job.run is None else job.run.out / "tensorboard"
     if folder is None or wanted is False or (wanted is None and not folder.exists()):
         yield lambda record: None
         return
@@ -233,7 +239,7 @@ def _scalars(job: TrainingJob, wanted: bool | None) -> Iterator[Callable[[RoundR
 # ----------------------------------------------------------------------------------------- report
 
 
-def _report(job: TrainingJob, output: Format, plot: Path | None) -> None:
+def _report(job: PlayedRun, output: Format, plot: Path | None) -> None:
     from freshband.federated.result import _collect_records, summarise_training
 
     if not job.records or (job.interrupted and output is Format.json):

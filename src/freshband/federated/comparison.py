@@ -291,7 +291,7 @@ def _read_comparison(
     Examples
     --------
     >>> mine = compare(Training(model="mlp", clients=2, rounds=3), "random", progress=False)
-    >>> compare(**read_comparison(mine), progress=False).accuracy.equals(mine.accuracy)
+    >>> compare(**_read_comparison(mine), progress=False).accuracy.equals(mine.accuracy)
     True
     """
     if not isinstance(result, xr.Dataset) or result.attrs.get("format") != _FORMAT:

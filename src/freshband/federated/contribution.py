@@ -124,7 +124,7 @@ def _client_weights(contributions: ArrayLike) -> NDArray[np.float64]:
 
     Examples
     --------
-    >>> client_weights([1.0, 3.0]).tolist()
+    >>> _client_weights([1.0, 3.0]).tolist()
     [0.25, 0.75]
     """
     c = np.asarray(contributions, dtype=np.float64)
@@ -187,7 +187,7 @@ def _shapley_values(
 
     Examples
     --------
-    >>> shapley_values(lambda coalition: float(len(coalition) >= 2), 3).round(6).tolist()
+    >>> _shapley_values(lambda coalition: float(len(coalition) >= 2), 3).round(6).tolist()
     [0.333333, 0.333333, 0.333333]
     """
     if not 1 <= n_clients <= 16:

@@ -216,8 +216,10 @@ class Federation:
         self._further = {client: torch.empty_like(model) for client in plan.further.tolist()}
         starts = [(client, model, pending.updates[client]) for client in plan.receivers.tolist()]
         starts += [(client, pending.trained[client], row) for client, row in self._further.items()]
+        held, draw = self.partition.train, self._batches.draw
         return [
-            TrainingJob(start, self._draw(plan.round, client), out) for client, start, out in starts
+            TrainingJob(start, draw(held[client], round=plan.round, client=client), out)
+            for client, start, out in starts
         ]
 
     def finish(self, began: float) -> RoundRecord:
@@ -237,9 +239,6 @@ class Federation:
         record = server.finish(plan, outcome, waiting)
         found = self._examine(plan.round)
         return dataclasses.replace(record, **found, seconds=time.perf_counter() - began)
-
-    def _draw(self, round: int, client: int) -> NDArray[np.int64]:
-        return self._batches.draw(self.partition.train[client], round=round, client=client)
 
     def _errors_of(self, models: torch.Tensor, who: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the error of each client's model on its validation samples (35)."""

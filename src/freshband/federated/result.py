@@ -41,24 +41,12 @@ def _collect_records(
     *,
     device: str | None = None,
 ) -> xr.Dataset:
-    """Put the records of a run, of rounds 1, 2, …, together as a dataset.
+    """Return the records of a run, of rounds 1, 2, …, as a dataset.
 
-    Parameters
-    ----------
-    records, settings
-        What happened, and what the run was made with.
-    seconds : float, optional
-        How long it took; by default the sum over rounds.
-    device : str, optional
-        Where it ran; by default what the settings' device stands for on this machine.
-
-    Returns
-    -------
-    xarray.Dataset
-        Every field of `RoundRecord` over (round), (round, client) or (round, channel); besides
-        ``cumulative_variance``, the running sum of ``variance``, and ``participation``, the share
-        of rounds in which each client's update got through. Attributes hold settings, versions and
-        device.
+    It has every field of `RoundRecord` over (round), (round, client) or (round, channel); besides
+    ``cumulative_variance``, the running sum of ``variance``, and ``participation``, the share of
+    rounds in which each client's update got through. By default ``seconds`` is the sum over rounds,
+    and ``device`` what that of the settings stands for on this machine.
     """
     if not records:
         raise ParameterError("records must hold at least one round, got none")

@@ -157,7 +157,10 @@ class Run:
 
     def _play(self) -> Iterator[RoundRecord]:
         while self.round < self.settings.rounds and not self._stopping:
-            record = self._step()
+            self._torn = True  # until the round and its record are both there
+            record = self.federation.step()
+            self.records.append(record)
+            self._torn = False
             if self.round % self._terms.checkpoint_every == 0:
                 self._save()
             if self.round == self.settings.rounds:
@@ -167,13 +170,6 @@ class Run:
         self._save()
         if self.round == self.settings.rounds and not self.finished:
             self._write_result()
-
-    def _step(self) -> RoundRecord:
-        self._torn = True  # until the round and its record are both there
-        record = self.federation.step()
-        self.records.append(record)
-        self._torn = False
-        return record
 
     def _save(self) -> None:
         """Write a checkpoint, unless this round has one."""
