@@ -16,8 +16,14 @@ AIR: Final = "How updates travel"
 RUN: Final = "The run"
 KEPT: Final = "What is kept"
 
-Where = StrEnum("Where", ["threads", "ray"])
 Format = StrEnum("Format", ["table", "json"])
+
+
+class Where(StrEnum):
+    """Where runs are computed."""
+
+    threads = "threads"
+    ray = "ray"
 
 
 def option(panel: str | None, text: str, *names: str, **more: Any) -> Any:

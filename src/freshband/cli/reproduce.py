@@ -27,7 +27,9 @@ _OTHERS = (
 )
 
 
-_Size = StrEnum("_Size", ["quick", "full"])
+class _Size(StrEnum):
+    quick = "quick"
+    full = "full"
 
 
 class ReproduceCommand(Command):

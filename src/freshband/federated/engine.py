@@ -124,7 +124,8 @@ class Federation:
             choose_clients(self._module, self.dataset, chosen) if clients is None else clients
         )
         self._batches = Batches(chosen.seed, chosen.run, chosen.local_steps, chosen.batch_size)
-        self._tastes = _class_shares(self.partition, self.dataset)
+        counts = self.partition.counts(whole.train_labels.cpu().numpy(), whole.n_classes)
+        self._tastes = counts / counts.sum(axis=1, keepdims=True)  # (M, classes), shares
         self._uplink = SimulatedUplink(self.channels, chosen.rounds, chosen.seed, chosen.run)
         self.server = self._open_server(alter_update=alter_update, **parts)
         self.pending = self._open_pending()
@@ -371,9 +372,3 @@ def _check_partition(partition: Partition, settings: Training, dataset: Dataset)
         raise ParameterError(
             f"contributions need validation samples of every client, client {bare[0]} has none"
         )
-
-
-def _class_shares(partition: Partition, dataset: Dataset) -> NDArray[np.float64]:
-    """Return the share of each class in a client's samples, shape (M, n_classes)."""
-    counts = partition.counts(dataset.train_labels.cpu().numpy(), dataset.n_classes)
-    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
