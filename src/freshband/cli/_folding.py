@@ -14,7 +14,6 @@ class _Folding:
     """A command whose help page shows every word in full."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the help page."""
         _fold_tables()
         super().format_help(ctx, formatter)  # type: ignore[misc]
 

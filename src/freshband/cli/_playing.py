@@ -36,14 +36,12 @@ class PlayedRun:
                 return
 
     def stop(self) -> None:
-        """End after the current round."""
         self.interrupted = True
         if self.run is not None:
             self.run.stop()
 
     @property
     def device(self) -> str:
-        """The device that it trains on."""
         return str(self.federation.dataset.train_images.device)
 
 
