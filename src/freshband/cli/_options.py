@@ -78,7 +78,7 @@ Channels = Annotated[
 ]
 Clients = Annotated[int, count("Number of clients M.", RUN)]
 Rounds = Annotated[int, count("Number of rounds T.", RUN)]
-Seed = Annotated[int, count("The one seed everything derives from.", RUN)]
+Seed = Annotated[int, count("The seed that everything derives from.", RUN)]
 Device = Annotated[str, option(RUN, "Where to train: auto (a GPU if there is one), cpu, cuda.")]
 Config = Annotated[
     Path | None,

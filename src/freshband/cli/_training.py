@@ -127,7 +127,7 @@ def read_like(
     load: Callable[[Path], xr.Dataset],
     read: Callable[[xr.Dataset, Path, list[str]], _Saved],
 ) -> tuple[_Saved, dict[str, Any]]:
-    """Return what a saved result was made with, and the attributes that say more of that."""
+    """Return what a saved result was made with, and its attributes."""
     path = Path(like)
     result = load(path)
     notes: list[str] = []
@@ -227,7 +227,7 @@ def _take_options(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def _leave_to(
     table: str, own: Mapping[str, Any], layer: Layer, options: dict[str, dict[str, Any]]
 ) -> None:
-    """Have options of a policy or a matching replace those that went by the other's name."""
+    """Let options of a policy or a matching replace those given under the other's name."""
     partner = _PARTNER.get(table)
     if partner is None:
         return

@@ -30,7 +30,7 @@ def bounds(
         str, typer.Option(help="Policies to simulate, as in 'freshband simulate'.")
     ] = "random,m-exp3,glr-cucb:paper,glr-cucb",
     runs: Annotated[int, count("Number of independent runs.")] = 5,
-    seed: Annotated[int, count("The one seed everything derives from.")] = 0,
+    seed: Annotated[int, count("The seed that everything derives from.")] = 0,
     output: Output = Format.table,
     plot: Annotated[
         Path | None, typer.Option(help="Draw regret with the bounds in it (png, pdf, svg).")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _FIELDS = ("dataset", "partition", "model", "channels", "clients", "rounds", "seed", "device")
-# What a narrow terminal does without, in this order.
+# Columns that a narrow terminal leaves out, in this order.
 _SPARE = ("Jain", "loss", "mean accuracy", "mean age", "spread", "cum. variance")
 
 
@@ -78,7 +78,7 @@ def compare(
     backend: _options.Backend = Where.threads,
     address: _options.Address = None,
     gpus: Annotated[
-        float, typer.Option(min=0, help="Share of a GPU a run takes on Ray, such as 0.25.")
+        float, typer.Option(min=0, help="Share of a GPU that each run takes on Ray, such as 0.25.")
     ] = 0.0,
     quiet: _options.Quiet = False,
 ) -> None:
@@ -122,7 +122,7 @@ def compare(
 def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Put together what is compared: a saved comparison, then a file, then the command line.
 
-    Returned with it is what the saved one says of the files imported when it was made.
+    Also return the attributes of the saved one, which name the files imported when it was made.
     """
     from freshband.federated._rules import unused_by_all
 

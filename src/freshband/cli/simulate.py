@@ -55,7 +55,7 @@ def simulate(
         int, count("Number of rounds T; by default all of a shorter recording.")
     ] = 20_000,
     runs: Annotated[int, count("Independent runs; policies share the air of each.")] = 10,
-    seed: Annotated[int, count("The one seed everything derives from.")] = 0,
+    seed: Annotated[int, count("The seed that everything derives from.")] = 0,
     points: Annotated[int, count("Number of points of the saved curves.")] = 200,
     threads: Annotated[int | None, count("Runs at a time.", show_default="one per core")] = None,
     backend: Backend = Where.threads,
@@ -156,7 +156,7 @@ def simulate(
 def _repeat(
     like: Path, request: dict[str, Any], given: set[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the configuration of a result with the changes asked for, and its attributes."""
+    """Return the configuration of a result with the changes requested, and its attributes."""
     from freshband import load_result
     from freshband._locating import find_again
     from freshband.simulation.result import _read_config

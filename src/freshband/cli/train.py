@@ -82,7 +82,7 @@ def train(
     resume: Annotated[
         Path | None,
         _options.option(
-            _options.KEPT, "Go on with the run in this folder, where it stopped.", metavar="DIR"
+            _options.KEPT, "Resume the run in this folder where it stopped.", metavar="DIR"
         ),
     ] = None,
     settings: Annotated[
@@ -91,7 +91,7 @@ def train(
             _options.RUN,
             "Any other setting, repeatable: client_lr=0.1, or an option of a thing by its table: "
             "channels, policy, matching, dataset, partition, model, algorithm, valuation, such as "
-            "partition.alpha=0.1; 'freshband list training' tells all.",
+            "partition.alpha=0.1; 'freshband list training' lists all.",
             "--set",
             metavar="[TABLE.]KEY=VALUE",
         ),
@@ -126,8 +126,8 @@ def train(
 
     Each round the clients whose update got through receive the new model and
     train on their own samples; then everybody sends over the channel that the
-    scheduler assigned. Ctrl-C ends the round, saves, and says how to go on; a
-    second one stops at once.
+    scheduler assigned. Ctrl-C ends the round, saves, and prints how to
+    resume; a second one stops at once.
 
     [bold]Examples[/bold]
 
@@ -173,7 +173,7 @@ def train(
 def _choose(params: dict[str, Any], given: set[str]) -> tuple[Training, dict[str, Any]]:
     """Put the settings together: a result's, then a file's, then the command line's.
 
-    Returned with them is what the result says of the files imported when it was made.
+    Also return the attributes of the result, which name the files imported when it was made.
     """
     layers = [] if params["config"] is None else [_training.read_file(params["config"])]
     layers.append(_training.read_line(params, given, _FIELDS))
@@ -192,9 +192,7 @@ def _choose(params: dict[str, Any], given: set[str]) -> tuple[Training, dict[str
 def _refuse_beside_resume(others: set[str]) -> None:
     for name in sorted(others):
         option = _OPTIONS.get(name, "--" + name.replace("_", "-"))
-        raise ParameterError(
-            f"--resume goes on with the settings of its folder: leave out {option}"
-        )
+        raise ParameterError(f"--resume uses the settings of its folder: leave out {option}")
 
 
 def _play(job: PlayedRun, *, quiet: bool, tensorboard: bool | None) -> None:

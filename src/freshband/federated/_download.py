@@ -70,7 +70,7 @@ def _download(archive: Archive, cache: Path, console: Console) -> Path:
     """Fetch the archive itself; one that is there with the right checksum is not fetched again."""
     pooch = _pooch()
     name = archive.url.rpartition("/")[2]
-    pooch.get_logger().setLevel(logging.WARNING)  # the bar says as much
+    pooch.get_logger().setLevel(logging.WARNING)  # the bar shows the same
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn()
     speed = TransferSpeedColumn(), TimeRemainingColumn()
     try:

@@ -281,7 +281,7 @@ def _read_comparison(
     """Return what a comparison was made with: `compare` with it gives the same again.
 
     Recordings that are gone are looked for in ``folder``. Settings that no policy used, which
-    earlier versions let through, are left out. ``notes`` gets a word on each.
+    earlier versions let through, are left out. ``notes`` gets a sentence for each.
 
     Examples
     --------

@@ -15,7 +15,7 @@ __all__ = ["RoundRecord"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RoundRecord:
-    """One round, for M clients and N channels; NaN or -1 where there is nothing to say.
+    """One round, for M clients and N channels; NaN or -1 where a value does not apply.
 
     Attributes
     ----------
