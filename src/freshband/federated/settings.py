@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, final
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from freshband._locating import find_again, with_absolute_files
 from freshband._policy import Policy, parse_policy
@@ -29,7 +29,6 @@ __all__ = ["Training"]
 
 _Count = Annotated[int, Field(ge=1)]
 _Options = dict[str, Any]
-_WithFiles = Annotated[_Options, AfterValidator(with_absolute_files)]  # found from anywhere
 
 
 @final
@@ -104,14 +103,14 @@ class Training(Parameters):
     """
 
     dataset: str = "digits"
-    dataset_options: _WithFiles = Field(default_factory=dict)
+    dataset_options: _Options = Field(default_factory=dict)
     partition: str = "dirichlet"
     partition_options: _Options = Field(default_factory=dict)
     val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
     model: str | None = None
     model_options: _Options = Field(default_factory=dict)
     channels: str = "fig3-piecewise"
-    channel_options: _WithFiles = Field(default_factory=dict)
+    channel_options: _Options = Field(default_factory=dict)
     policy: str = "glr-cucb"
     matching: str | None = None
     policy_options: _Options = Field(default_factory=dict)
@@ -144,6 +143,11 @@ class Training(Parameters):
                     f"to Federation(settings, {name}=...)"
                 )
         return modernise(values)
+
+    @field_validator("channel_options", "dataset_options")
+    @classmethod
+    def _find_from_anywhere(cls, options: dict[str, Any]) -> dict[str, Any]:
+        return with_absolute_files(options)
 
     @field_validator("algorithm_options")
     @classmethod
