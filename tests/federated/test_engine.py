@@ -320,9 +320,9 @@ def test_who_is_not_heard_goes_on_from_where_it_is_so_many_rounds(path: Any) -> 
             trained.append(record.trained)
             held.append(run.pending.updates.clone())
             assert record.bytes_down == (0 if record.round > 1 else record.bytes_up)
-        draw, held = run._batches.draw, run.partition.train
+        draw, own = run._batches.draw, run.partition.train
         batches = [
-            np.concatenate([draw(held[m], round=t, client=m) for t in (1, 2, 3)]) for m in range(4)
+            np.concatenate([draw(own[m], round=t, client=m) for t in (1, 2, 3)]) for m in range(4)
         ]
         longest = torch.empty_like(held[-1])
         run.clients.train(
