@@ -22,16 +22,10 @@ if TYPE_CHECKING:
     from freshband.coordinator import Coordinator
     from freshband.simulation import load_result, save_result, simulate, summarise
 
-_HOMES = {
-    "Coordinator": "coordinator",
-    "load_result": "simulation",
-    "save_result": "simulation",
-    "simulate": "simulation",
-    "summarise": "simulation",
-}
-
-__getattr__ = import_on_use(__name__, _HOMES)  # so that ``import freshband`` is instant
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = import_on_use(  # so that ``import freshband`` is instant
+    __name__,
+    {
+        ".coordinator": ["Coordinator"],
+        ".simulation": ["load_result", "save_result", "simulate", "summarise"],
+    },
+)

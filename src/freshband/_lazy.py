@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
-def import_on_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package; ``homes`` names the module of each public name."""
+def import_on_use(
+    package: str, names: Mapping[str, Sequence[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package; ``names`` are listed by module."""
+    homes = {name: module for module, some in names.items() for name in some}
 
     def find(name: str) -> Any:
         if name in homes:
-            return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+            return getattr(importlib.import_module(homes[name], package), name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    return find
+    return find, lambda: sorted(sys.modules[package].__all__)

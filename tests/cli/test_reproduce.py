@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from freshband.cli._settings import Format
+from freshband.cli._options import Format
 from freshband.cli.app import app
 from freshband.cli.reproduce import choose
 from freshband.errors import UnknownNameError

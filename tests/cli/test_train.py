@@ -482,10 +482,10 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ("--resume nothing", "nothing holds no run"),
         (
             "--resume . --rounds 5",
-            "--resume goes on with the settings of its folder: leave out --r",
+            "--resume uses the settings of its folder: leave out --r",
         ),
-        ("--resume . --set x=1", "--resume goes on with the settings of its folder: leave out --s"),
-        ("--resume . --data-dir x", "--resume goes on with the settings of its folder: leave ou"),
+        ("--resume . --set x=1", "--resume uses the settings of its folder: leave out --s"),
+        ("--resume . --data-dir x", "--resume uses the settings of its folder: leave ou"),
     ],
 )
 def test_bad_input_is_told_before_any_round(shell: Shell, arguments: str, message: str) -> None:

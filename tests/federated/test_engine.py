@@ -320,7 +320,10 @@ def test_who_is_not_heard_goes_on_from_where_it_is_so_many_rounds(path: Any) -> 
             trained.append(record.trained)
             held.append(run.pending.updates.clone())
             assert record.bytes_down == (0 if record.round > 1 else record.bytes_up)
-        batches = [np.concatenate([run._draw(t, m) for t in (1, 2, 3)]) for m in range(4)]
+        draw, own = run._batches.draw, run.partition.train
+        batches = [
+            np.concatenate([draw(own[m], round=t, client=m) for t in (1, 2, 3)]) for m in range(4)
+        ]
         longest = torch.empty_like(held[-1])
         run.clients.train(
             [TrainingJob(start, batch, row) for batch, row in zip(batches, longest, strict=True)],

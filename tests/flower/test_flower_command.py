@@ -21,11 +21,11 @@ from typer.testing import CliRunner
 
 from freshband.cli.app import app
 from freshband.errors import FileError, FreshbandError, ParameterError
+from freshband.federated.uplink import DeadlineUplink, SimulatedUplink, Uplink
 from freshband.flower import channel_mod, read_training
 from freshband.flower._deployment import Deployment
 from freshband.flower._scaffold import read_app
 from freshband.flower.certificates import make_certificates, make_node_key
-from freshband.flower.uplinks import DeadlineUplink, SimulatedUplink, Uplink
 
 
 def run(*arguments):

@@ -14,7 +14,6 @@ class _Folding:
     """A command whose help page shows every word in full."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the help page."""
         _fold_tables()
         super().format_help(ctx, formatter)  # type: ignore[misc]
 
@@ -39,7 +38,7 @@ def _fold_tables() -> None:
             for cell in cells:
                 for part in cell.renderables if isinstance(cell, Columns) else [cell]:
                     if isinstance(part, Text):
-                        part.overflow = "fold"  # a text's own wish counts before its column's
+                        part.overflow = "fold"  # a text's own setting comes before its column's
             super().add_row(*cells, **settings)
 
     rich_utils.Table = FoldingTable  # type: ignore[attr-defined]

@@ -79,7 +79,6 @@ class Watch:
             typer.echo(text, err=True)
 
     def update(self, record: RoundRecord) -> None:
-        """Show one more round."""
         self._record = record
         if record.accuracy == record.accuracy:
             self._accuracy.append(record.accuracy)

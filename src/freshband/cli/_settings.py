@@ -4,43 +4,14 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from freshband.errors import ParameterError
-
-
-class Where(StrEnum):
-    """Where runs are computed."""
-
-    threads = "threads"
-    ray = "ray"
-
-
-class Format(StrEnum):
-    """How results are printed."""
-
-    table = "table"
-    json = "json"
-
-
-WhereOption = Annotated[
-    Where,
-    typer.Option(
-        help="Where runs are computed: threads of this process, or Ray tasks; results are the same."
-    ),
-]
-AddressOption = Annotated[
-    str | None,
-    typer.Option(
-        show_default="one started here",
-        help="Ray cluster to use, such as auto or ray://HOST:10001.",
-    ),
-]
 
 
 def given_options(context: typer.Context) -> set[str]:
@@ -61,6 +32,11 @@ def check_outputs(out: Path | None, plot: Path | None) -> None:
         _check_figure(plot)
         if out is not None and out.resolve() == plot.resolve():
             raise ParameterError(f"--out and --plot must name two files, got {plot} twice")
+
+
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON, for other programs to read."""
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 
 def read_number(text: str | float) -> Any:

@@ -6,13 +6,12 @@ import importlib.util
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
 from freshband._plugins import made_with
-from freshband.cli import _panels
-from freshband.cli._settings import Format, read_setting
+from freshband.cli._settings import read_setting
 from freshband.errors import (
     FileError,
     FreshbandError,
@@ -30,30 +29,6 @@ if TYPE_CHECKING:
 
 _Saved = TypeVar("_Saved")
 
-
-def choice(panel: str, text: str, *names: str, **more: Any) -> Any:
-    """Return an option of a command, with the panel of its help page and its text there."""
-    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
-
-
-Config = Annotated[
-    Path | None,
-    choice(
-        _panels.RUN,
-        "Settings from a file, with the same names and tables, for compare also policies and "
-        "runs; the command line wins.",
-        metavar="FILE.toml",
-    ),
-]
-Like = Annotated[
-    Path | None,
-    choice(
-        _panels.RUN,
-        "Repeat what is saved in this result; files and the command line win.",
-        metavar="FILE.nc",
-    ),
-]
-Output = Annotated[Format, typer.Option("--format", help="How to print.")]
 
 # Where the settings keep the options of a thing, by the table that gives them.
 _TABLES: Final = {
@@ -152,7 +127,7 @@ def read_like(
     load: Callable[[Path], xr.Dataset],
     read: Callable[[xr.Dataset, Path, list[str]], _Saved],
 ) -> tuple[_Saved, dict[str, Any]]:
-    """Return what a saved result was made with, and the attributes that say more of that."""
+    """Return what a saved result was made with, and its attributes."""
     path = Path(like)
     result = load(path)
     notes: list[str] = []
@@ -252,7 +227,7 @@ def _take_options(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def _leave_to(
     table: str, own: Mapping[str, Any], layer: Layer, options: dict[str, dict[str, Any]]
 ) -> None:
-    """Have options of a policy or a matching replace those that went by the other's name."""
+    """Let options of a policy or a matching replace those given under the other's name."""
     partner = _PARTNER.get(table)
     if partner is None:
         return

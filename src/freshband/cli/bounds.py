@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freshband.cli._options import Output, Quiet, count
-from freshband.cli._settings import Format
+from freshband.cli._options import Format, Output, Quiet, count
+from freshband.cli._settings import check_outputs, print_json
 from freshband.cli._tables import make_table, open_console, print_written
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ def bounds(
         str, typer.Option(help="Policies to simulate, as in 'freshband simulate'.")
     ] = "random,m-exp3,glr-cucb:paper,glr-cucb",
     runs: Annotated[int, count("Number of independent runs.")] = 5,
-    seed: Annotated[int, count("The one seed everything derives from.")] = 0,
+    seed: Annotated[int, count("The seed that everything derives from.")] = 0,
     output: Output = Format.table,
     plot: Annotated[
         Path | None, typer.Option(help="Draw regret with the bounds in it (png, pdf, svg).")
@@ -54,11 +52,9 @@ def bounds(
     """
     from freshband import simulate
     from freshband.channels.base import build
-    from freshband.reporting.curves import _check_figure
     from freshband.theory.overview import describe_air, list_bounds
 
-    if plot is not None:
-        _check_figure(plot)
+    check_outputs(None, plot)
     model = build("piecewise", {"n_channels": n_channels, "n_breakpoints": breakpoints})
     result = simulate(
         model, policies, clients=clients, rounds=rounds, runs=runs, seed=seed, progress=not quiet
@@ -73,7 +69,7 @@ def bounds(
         curves = list_bounds(*setting[:2], result["round"].values, setting[3], air)
         save_figure(draw_bounds(result, curves), plot)
     if output is Format.json:
-        sys.stdout.write(json.dumps(_report(setting, air, entries, result), indent=2) + "\n")
+        print_json(_report(setting, air, entries, result))
     else:
         _print_tables(setting, air, entries, result)
         print_written([plot])

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from freshband._plugins import made_with
-from freshband.cli import _options, _panels, _training
-from freshband.cli._settings import (
-    AddressOption,
-    Format,
-    Where,
-    WhereOption,
-    check_options,
-    check_outputs,
-    given_options,
-)
+from freshband.cli import _options, _training
+from freshband.cli._options import Format, Where
+from freshband.cli._settings import check_options, check_outputs, given_options, print_json
 from freshband.cli._tables import print_policies, print_written
 from freshband.errors import ParameterError
 
@@ -27,7 +18,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _FIELDS = ("dataset", "partition", "model", "channels", "clients", "rounds", "seed", "device")
-# What a narrow terminal does without, in this order.
+# Columns that a narrow terminal leaves out, in this order.
 _SPARE = ("Jain", "loss", "mean accuracy", "mean age", "spread", "cum. variance")
 
 
@@ -35,8 +26,8 @@ def compare(
     context: typer.Context,
     policies: Annotated[
         str,
-        _training.choice(
-            _panels.AIR,
+        _options.option(
+            _options.AIR,
             "Comma-separated policies, each scheduler[:preset][+token...]\\[@algorithm], the "
             "algorithm being what the server does with updates, such as fedbuff or fixed+average; "
             "see 'freshband list algorithms'. The others are compared with the first.",
@@ -51,14 +42,15 @@ def compare(
     runs: Annotated[
         int,
         _options.count(
-            "Independent runs; in each, policies share air, data, weights and batches.", _panels.RUN
+            "Independent runs; in each, policies share air, data, weights and batches.",
+            _options.RUN,
         ),
     ] = 3,
     seed: _options.Seed = 0,
     settings: Annotated[
         list[str] | None,
-        _training.choice(
-            _panels.RUN,
+        _options.option(
+            _options.RUN,
             "Any other setting, repeatable: client_lr=0.1; an option of a thing by its table "
             "(channels, dataset, partition, model, algorithm, valuation), such as "
             "partition.alpha=0.1; or of a policy, such as glr-cucb.delta=0.01.",
@@ -66,29 +58,29 @@ def compare(
             metavar="[TABLE.]KEY=VALUE",
         ),
     ] = None,
-    config: _training.Config = None,
-    like: _training.Like = None,
+    config: _options.Config = None,
+    like: _options.Like = None,
     device: _options.Device = "auto",
     data_dir: _options.DataDir = None,
-    output: _training.Output = Format.table,
+    output: _options.Output = Format.table,
     out: Annotated[
         Path | None,
-        _training.choice(
-            _panels.KEPT, "Save all rounds of all runs, with their settings, as NetCDF."
+        _options.option(
+            _options.KEPT, "Save all rounds of all runs, with their settings, as NetCDF."
         ),
     ] = None,
     plot: Annotated[
         Path | None,
-        _training.choice(
-            _panels.KEPT, "Draw regret, accuracy and fairness on one page (png, pdf, svg)."
+        _options.option(
+            _options.KEPT, "Draw regret, accuracy and fairness on one page (png, pdf, svg)."
         ),
     ] = None,
-    backend: WhereOption = Where.threads,
-    address: AddressOption = None,
+    backend: _options.Backend = Where.threads,
+    address: _options.Address = None,
     gpus: Annotated[
-        float, typer.Option(min=0, help="Share of a GPU a run takes on Ray, such as 0.25.")
+        float, typer.Option(min=0, help="Share of a GPU that each run takes on Ray, such as 0.25.")
     ] = 0.0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    quiet: _options.Quiet = False,
 ) -> None:
     """Train with several policies on the same channels and data, side by side.
 
@@ -121,7 +113,7 @@ def compare(
 
         save_figure(draw_comparison(result), plot)
     if output is Format.json:
-        sys.stdout.write(json.dumps(summarise_comparison(result), indent=2) + "\n")
+        print_json(summarise_comparison(result))
     else:
         _print_table(result)
         print_written([out, plot])
@@ -130,7 +122,7 @@ def compare(
 def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Put together what is compared: a saved comparison, then a file, then the command line.
 
-    Returned with it is what the saved one says of the files imported when it was made.
+    Also return the attributes of the saved one, which name the files imported when it was made.
     """
     from freshband.federated._rules import unused_by_all
 
@@ -178,9 +170,14 @@ def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], d
 
 def _print_table(result: xr.Dataset) -> None:
     from freshband.federated.comparison import summarise_comparison
+    from freshband.reporting._numbers import counted
 
     summary = summarise_comparison(result)
-    print_policies(_title(summary), _caption(summary), _columns(summary["policies"]), _SPARE)
+    title = (
+        f"{summary['dataset']} over {summary['channels']}: {summary['clients']} clients, "
+        f"{summary['rounds']} rounds, {counted(summary['runs'], 'run')}, seed {summary['seed']}"
+    )
+    print_policies(title, _caption(summary), _columns(summary["policies"]), _SPARE)
 
 
 def _columns(rows: dict[str, Any]) -> dict[str, list[str]]:
@@ -214,14 +211,6 @@ def _cell(row: dict[str, Any], measure: str, digits: int) -> str:
     if difference is None:
         return text
     return f"{text}\n{with_digits(difference['mean'], digits, difference['se'], sign=True)}"
-
-
-def _title(summary: dict[str, Any]) -> str:
-    runs = summary["runs"]
-    return (
-        f"{summary['dataset']} over {summary['channels']}: {summary['clients']} clients, "
-        f"{summary['rounds']} rounds, {runs} run{'s' if runs > 1 else ''}, seed {summary['seed']}"
-    )
 
 
 def _caption(summary: dict[str, Any]) -> str:

@@ -14,7 +14,8 @@ from typing import Annotated
 import typer
 
 from freshband.cli._folding import Command, Group
-from freshband.cli._settings import read_number, read_setting
+from freshband.cli._options import count
+from freshband.cli._settings import read_setting
 from freshband.cli._training import need_extra
 from freshband.errors import ParameterError, nearest, shown
 
@@ -35,12 +36,8 @@ def _show_help(context: typer.Context) -> None:
 @app.command(cls=Command)
 def new(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write, empty or new.")],
-    clients: Annotated[
-        int, typer.Option(parser=read_number, metavar="<int>", help="Number of clients M.")
-    ] = 4,
-    rounds: Annotated[
-        int, typer.Option(parser=read_number, metavar="<int>", help="Number of rounds T.")
-    ] = 10,
+    clients: Annotated[int, count("Number of clients M.")] = 4,
+    rounds: Annotated[int, count("Number of rounds T.")] = 10,
 ) -> None:
     """Write a ready Flower app that learns handwritten digits.
 
@@ -72,11 +69,9 @@ def up(
     ] = Path(),
     clients: Annotated[
         int | None,
-        typer.Option(
-            parser=read_number,
-            metavar="<int>",
+        count(
+            "Number of clients M, one SuperNode each.",
             show_default="the setting clients of the app",
-            help="Number of clients M, one SuperNode each.",
         ),
     ] = None,
     settings: Annotated[

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -12,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from freshband.cli._folding import Command
-from freshband.cli._settings import AddressOption, Format, Where, WhereOption
+from freshband.cli._options import Address, Backend, Format, Output, Quiet, Where
+from freshband.cli._settings import print_json
 from freshband.cli._tables import make_table, open_console
 from freshband.cli._training import need_extra
 from freshband.errors import UnknownNameError, nearest, shown
@@ -28,9 +27,7 @@ _OTHERS = (
 )
 
 
-class Size(StrEnum):
-    """How large an experiment is."""
-
+class _Size(StrEnum):
     quick = "quick"
     full = "full"
 
@@ -64,12 +61,12 @@ def reproduce(
         ),
     ],
     scale: Annotated[
-        Size,
+        _Size,
         typer.Option(
             help="quick: minutes on any machine, digits in place of CIFAR; full: the paper's "
             "setting, for which training needs a GPU."
         ),
-    ] = Size.quick,
+    ] = _Size.quick,
     out: Annotated[Path, typer.Option(help="Folder for results, pictures and verdicts.")] = Path(
         "reproduction"
     ),
@@ -94,10 +91,10 @@ def reproduce(
             help="Stop after computing this number of pieces; call again to continue.",
         ),
     ] = None,
-    backend: WhereOption = Where.threads,
-    address: AddressOption = None,
-    output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    backend: Backend = Where.threads,
+    address: Address = None,
+    output: Output = Format.table,
+    quiet: Quiet = False,
 ) -> None:
     """Reproduce the paper's figures: results, pictures, and a verdict on every statement.
 
@@ -135,7 +132,7 @@ def reproduce(
             return
         found[experiment.name] = _read_rows(out / experiment.verdicts)
     if output is Format.json:
-        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+        print_json(found)
     else:
         _print_verdicts(found, out)
 
@@ -182,7 +179,7 @@ def choose(
     places = dict.fromkeys((trial["dataset"], trial["air"]) for trial in known)
     found = {", ".join(place): best_of(known, *place) for place in places}
     if output is Format.json:
-        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+        print_json(found)
     else:
         typer.echo("\n".join(f"{place}: {_listed(best)}" for place, best in found.items()))
 
@@ -192,7 +189,6 @@ def _listed(settings: dict[str, Any]) -> str:
 
 
 def _print_verdicts(found: dict[str, Any], out: Path) -> None:
-
     from freshband.reporting._reproduction import written_measure
 
     console = open_console()

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freshband.cli._options import Output, Quiet, count
+from freshband.cli._options import Address, Backend, Format, Output, Quiet, Where, count
 from freshband.cli._settings import (
-    AddressOption,
-    Format,
-    Where,
-    WhereOption,
     check_options,
     check_outputs,
     given_options,
+    print_json,
     read_settings,
 )
 from freshband.cli._tables import print_policies, print_written
@@ -60,11 +55,11 @@ def simulate(
         int, count("Number of rounds T; by default all of a shorter recording.")
     ] = 20_000,
     runs: Annotated[int, count("Independent runs; policies share the air of each.")] = 10,
-    seed: Annotated[int, count("The one seed everything derives from.")] = 0,
+    seed: Annotated[int, count("The seed that everything derives from.")] = 0,
     points: Annotated[int, count("Number of points of the saved curves.")] = 200,
     threads: Annotated[int | None, count("Runs at a time.", show_default="one per core")] = None,
-    backend: WhereOption = Where.threads,
-    address: AddressOption = None,
+    backend: Backend = Where.threads,
+    address: Address = None,
     output: Output = Format.table,
     out: Annotated[
         Path | None, typer.Option(help="Save the result, with its configuration, as NetCDF.")
@@ -152,7 +147,7 @@ def simulate(
     if plot is not None:
         save_figure(draw_curves(result, measure.value, log=log), plot)
     if output is Format.json:
-        sys.stdout.write(json.dumps(summarise(result), indent=2) + "\n")
+        print_json(summarise(result))
     else:
         _print_table(result)
         print_written([out, plot])
@@ -161,7 +156,7 @@ def simulate(
 def _repeat(
     like: Path, request: dict[str, Any], given: set[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the configuration of a result with the changes asked for, and its attributes."""
+    """Return the configuration of a result with the changes requested, and its attributes."""
     from freshband import load_result
     from freshband._locating import find_again
     from freshband.simulation.result import _read_config

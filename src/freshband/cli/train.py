@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from freshband import federated
 from freshband._plugins import made_with
-from freshband.cli import _options, _panels, _training
-from freshband.cli._job import TrainingJob, interruptible
+from freshband.cli import _options, _training
 from freshband.cli._live import Watch
-from freshband.cli._settings import Format, given_options
+from freshband.cli._options import Format
+from freshband.cli._playing import PlayedRun, interruptible
+from freshband.cli._settings import check_outputs, given_options, print_json
 from freshband.cli._tables import open_console, print_written
 from freshband.errors import ParameterError
 
@@ -43,8 +43,8 @@ def train(
     channels: _options.Channels = "fig3-piecewise",
     policy: Annotated[
         str,
-        _training.choice(
-            _panels.AIR,
+        _options.option(
+            _options.AIR,
             "Which channels are used, scheduler[:preset][+token...]; see 'freshband list "
             "schedulers'.",
             "--policy",
@@ -53,8 +53,8 @@ def train(
     ] = "glr-cucb",
     matching: Annotated[
         str | None,
-        _training.choice(
-            _panels.AIR,
+        _options.option(
+            _options.AIR,
             "Who gets which channel: age, priority (by contribution and age), rotate, random, "
             "fixed.",
             show_default="what suits the policy",
@@ -62,8 +62,8 @@ def train(
     ] = None,
     algorithm: Annotated[
         str,
-        _training.choice(
-            _panels.RUN,
+        _options.option(
+            _options.RUN,
             "What the server does with updates, rule[+wrapper...], such as fedbuff or "
             "renorm+average; see 'freshband list algorithms'.",
         ),
@@ -73,48 +73,48 @@ def train(
     seed: _options.Seed = 0,
     out: Annotated[
         Path | None,
-        _training.choice(
-            _panels.KEPT,
+        _options.option(
+            _options.KEPT,
             "Folder for result.nc and checkpoints; without it nothing is saved.",
             metavar="DIR",
         ),
     ] = None,
     resume: Annotated[
         Path | None,
-        _training.choice(
-            _panels.KEPT, "Go on with the run in this folder, where it stopped.", metavar="DIR"
+        _options.option(
+            _options.KEPT, "Resume the run in this folder where it stopped.", metavar="DIR"
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        _training.choice(
-            _panels.RUN,
+        _options.option(
+            _options.RUN,
             "Any other setting, repeatable: client_lr=0.1, or an option of a thing by its table: "
             "channels, policy, matching, dataset, partition, model, algorithm, valuation, such as "
-            "partition.alpha=0.1; 'freshband list training' tells all.",
+            "partition.alpha=0.1; 'freshband list training' lists all.",
             "--set",
             metavar="[TABLE.]KEY=VALUE",
         ),
     ] = None,
-    config: _training.Config = None,
-    like: _training.Like = None,
+    config: _options.Config = None,
+    like: _options.Like = None,
     device: _options.Device = "auto",
     data_dir: _options.DataDir = None,
     checkpoint_every: Annotated[
-        int, _options.count("Rounds between two checkpoints.", _panels.KEPT)
+        int, _options.count("Rounds between two checkpoints.", _options.KEPT)
     ] = 10,
-    keep: Annotated[int, _options.count("Number of checkpoints kept.", _panels.KEPT)] = 2,
-    output: _training.Output = Format.table,
+    keep: Annotated[int, _options.count("Number of checkpoints kept.", _options.KEPT)] = 2,
+    output: _options.Output = Format.table,
     plot: Annotated[
         Path | None,
-        _training.choice(
-            _panels.KEPT, "Draw accuracy, ages, variance and participation (png, pdf, svg)."
+        _options.option(
+            _options.KEPT, "Draw accuracy, ages, variance and participation (png, pdf, svg)."
         ),
     ] = None,
     tensorboard: Annotated[
         bool | None,
-        _training.choice(
-            _panels.KEPT,
+        _options.option(
+            _options.KEPT,
             "Write scalars to DIR/tensorboard, for 'tensorboard --logdir DIR'.",
             "--tensorboard/--no-tensorboard",
             show_default="no",
@@ -126,8 +126,8 @@ def train(
 
     Each round the clients whose update got through receive the new model and
     train on their own samples; then everybody sends over the channel that the
-    scheduler assigned. Ctrl-C ends the round, saves, and says how to go on; a
-    second one stops at once.
+    scheduler assigned. Ctrl-C ends the round, saves, and prints how to
+    resume; a second one stops at once.
 
     [bold]Examples[/bold]
 
@@ -141,23 +141,25 @@ def train(
     """
     _training.need_extra()
     given = given_options(context)
-    if plot is not None:
-        from freshband.reporting.curves import _check_figure
-
-        _check_figure(plot)
+    check_outputs(None, plot)
     if resume is not None:
         _refuse_beside_resume(given - _WITH_RESUME)
-        job = TrainingJob.resumed(resume)
+        run = federated.resume_run(resume)
+        job = PlayedRun(run.federation, run)
     else:
         chosen, kept = _choose(context.params, given)
         if out is None and (tensorboard or given & {"checkpoint_every", "keep"}):
             raise ParameterError("checkpoints and TensorBoard need a folder: give --out DIR")
         with made_with(like, kept):
-            job = TrainingJob.begun(chosen, out, checkpoint_every, keep)
+            if out is None:
+                job = PlayedRun(federated.Federation(chosen))
+            else:
+                run = federated.start_run(chosen, out, checkpoint_every=checkpoint_every, keep=keep)
+                job = PlayedRun(run.federation, run)
     for note in [] if job.run is None else job.run.notes:
         typer.echo(f"note: {note}", err=True)
     try:
-        with job:
+        with job.federation:
             _play(job, quiet=quiet, tensorboard=tensorboard)
             _report(job, output, plot)
     except KeyboardInterrupt:
@@ -171,7 +173,7 @@ def train(
 def _choose(params: dict[str, Any], given: set[str]) -> tuple[Training, dict[str, Any]]:
     """Put the settings together: a result's, then a file's, then the command line's.
 
-    Returned with them is what the result says of the files imported when it was made.
+    Also return the attributes of the result, which name the files imported when it was made.
     """
     layers = [] if params["config"] is None else [_training.read_file(params["config"])]
     layers.append(_training.read_line(params, given, _FIELDS))
@@ -190,12 +192,10 @@ def _choose(params: dict[str, Any], given: set[str]) -> tuple[Training, dict[str
 def _refuse_beside_resume(others: set[str]) -> None:
     for name in sorted(others):
         option = _OPTIONS.get(name, "--" + name.replace("_", "-"))
-        raise ParameterError(
-            f"--resume goes on with the settings of its folder: leave out {option}"
-        )
+        raise ParameterError(f"--resume uses the settings of its folder: leave out {option}")
 
 
-def _play(job: TrainingJob, *, quiet: bool, tensorboard: bool | None) -> None:
+def _play(job: PlayedRun, *, quiet: bool, tensorboard: bool | None) -> None:
     with ExitStack() as stack:
         watch = stack.enter_context(Watch(job.settings, len(job.records), job.device, quiet=quiet))
         writer = stack.enter_context(_scalars(job, tensorboard))
@@ -212,7 +212,7 @@ def _play(job: TrainingJob, *, quiet: bool, tensorboard: bool | None) -> None:
         job.interrupted = False  # it was the last round
 
 
-def _say_how_to_resume(job: TrainingJob) -> None:
+def _say_how_to_resume(job: PlayedRun) -> None:
     if job.run is None:
         told, how = len(job.records), "nothing is saved without --out"
     else:
@@ -222,9 +222,9 @@ def _say_how_to_resume(job: TrainingJob) -> None:
 
 
 @contextmanager
-def _scalars(job: TrainingJob, wanted: bool | None) -> Iterator[Callable[[RoundRecord], None]]:
+def _scalars(job: PlayedRun, wanted: bool | None) -> Iterator[Callable[[RoundRecord], None]]:
     """Yield a function that writes a round for TensorBoard, if that is wanted."""
-    folder = None if job.folder is None else job.folder / "tensorboard"
+    folder = None if job.run is None else job.run.out / "tensorboard"
     if folder is None or wanted is False or (wanted is None and not folder.exists()):
         yield lambda record: None
         return
@@ -237,7 +237,7 @@ def _scalars(job: TrainingJob, wanted: bool | None) -> Iterator[Callable[[RoundR
 # ----------------------------------------------------------------------------------------- report
 
 
-def _report(job: TrainingJob, output: Format, plot: Path | None) -> None:
+def _report(job: PlayedRun, output: Format, plot: Path | None) -> None:
     from freshband.federated.result import _collect_records, summarise_training
 
     if not job.records or (job.interrupted and output is Format.json):
@@ -251,7 +251,7 @@ def _report(job: TrainingJob, output: Format, plot: Path | None) -> None:
         save_figure(draw_training(result), plot)
         written.append(plot)
     if output is Format.json:
-        sys.stdout.write(json.dumps(summarise_training(result), indent=2) + "\n")
+        print_json(summarise_training(result))
     else:
         _print_summary(result, written)
 

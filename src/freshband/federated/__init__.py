@@ -44,24 +44,16 @@ if TYPE_CHECKING:
     from freshband.federated.runs import Run, resume_run, start_run
     from freshband.federated.settings import Training
 
-_HOMES = {
-    "Dataset": "data",
-    "Federation": "engine",
-    "Partition": "partition",
-    "RoundRecord": "records",
-    "Run": "runs",
-    "Training": "settings",
-    "build_model": "models",
-    "compare": "comparison",
-    "load_dataset": "data",
-    "resume_run": "runs",
-    "split_samples": "partition",
-    "start_run": "runs",
-    "train_together": "engine",
-}
-
-__getattr__ = import_on_use(__name__, _HOMES)  # partitions do not need torch
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = import_on_use(  # partitions do not need torch
+    __name__,
+    {
+        ".comparison": ["compare"],
+        ".data": ["Dataset", "load_dataset"],
+        ".engine": ["Federation", "train_together"],
+        ".models": ["build_model"],
+        ".partition": ["Partition", "split_samples"],
+        ".records": ["RoundRecord"],
+        ".runs": ["Run", "resume_run", "start_run"],
+        ".settings": ["Training"],
+    },
+)

@@ -70,9 +70,11 @@ def _download(archive: Archive, cache: Path, console: Console) -> Path:
     """Fetch the archive itself; one that is there with the right checksum is not fetched again."""
     pooch = _pooch()
     name = archive.url.rpartition("/")[2]
-    pooch.get_logger().setLevel(logging.WARNING)  # the bar says as much
+    pooch.get_logger().setLevel(logging.WARNING)  # the bar shows the same
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn()
+    speed = TransferSpeedColumn(), TimeRemainingColumn()
     try:
-        with _bar(console) as progress:
+        with Progress(*columns, *speed, console=console) as progress:
             downloader = pooch.HTTPDownloader(
                 progressbar=_Bar(progress, name), chunk_size=_CHUNK, timeout=60
             )
@@ -129,17 +131,6 @@ class _Bar:
 
     def close(self) -> None:
         self._progress.stop_task(self._task)
-
-
-def _bar(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-    )
 
 
 def _is_complete(archive: Archive, folder: Path) -> bool:

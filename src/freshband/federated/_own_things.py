@@ -29,7 +29,6 @@ class OwnThings(TypedDict, total=False):
 
 
 def given_things(**own: Unpack[OwnThings]) -> dict[str, Any]:
-    """Return those that are given."""
     for name in own.keys() - OwnThings.__annotations__.keys():
         raise TypeError(f"unexpected argument {name!r}, not one of {[*OwnThings.__annotations__]}")
     return {name: value for name, value in own.items() if value is not None}

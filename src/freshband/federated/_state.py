@@ -20,9 +20,7 @@ class Pending:
 
     update: torch.Tensor  # (P,), `G_i` (6); the server writes to it if it must be shortened
     version: int  # of the model it began from
-    trained: torch.Tensor | None = (
-        None  # (P,), the model that goes with it, where somebody reads it
-    )
+    trained: torch.Tensor | None = None  # (P,), the model that goes with it, where it is needed
     error: float = math.nan  # of the model without this client (35), if it is reported
     problem: str = ""  # why it must be refused
 

@@ -80,11 +80,6 @@ class Valuation:
 
     def to_tensors(self) -> dict[str, torch.Tensor]:
         """Return what must be saved with the run, as views of the present state."""
-        return {
-            "gradients": self.gradients,
-            "models": self.models,
-            "arrays.errors": torch.from_numpy(self.errors),
-            "arrays.heard": torch.from_numpy(self.heard),
-            "arrays.contributions": torch.from_numpy(self.contributions),
-            "arrays.worth": torch.from_numpy(self.worth),
-        }
+        names = ("errors", "heard", "contributions", "worth")
+        arrays = {f"arrays.{name}": torch.from_numpy(getattr(self, name)) for name in names}
+        return {"gradients": self.gradients, "models": self.models, **arrays}

@@ -156,6 +156,7 @@ def compare(
         "policy_options": {name: dict(values) for name, values in options.items()},
         "runs": several,
     }
+    air, met = settings.build_channels(), range(first, first + several)
     return result.assign_attrs(
         format=_FORMAT,
         config=json.dumps(config),
@@ -165,7 +166,7 @@ def compare(
         seconds=time.perf_counter() - began,
         **imports_to_keep(),
         **({} if algorithm is None else {"own_algorithm": repr(algorithm)}),
-        **({"same_air": 1} if _share_air(next(iter(asked.values()))) else {}),
+        **({"same_air": 1} if _same_air(air, settings.rounds, settings.seed, met) else {}),
     )
 
 
@@ -260,12 +261,6 @@ def _oracle_ages(settings: Training, oracle: Policy) -> NDArray[np.int64]:
     return _play_run(plan, settings.run, yardsticks=False).tallies[0].age_curve
 
 
-def _share_air(settings: Sequence[Training]) -> bool:
-    """Whether all runs met the same states of the channels."""
-    some, runs = settings[0], [each.run for each in settings]
-    return _same_air(some.build_channels(), some.rounds, some.seed, runs)
-
-
 # ------------------------------------------------------------------------------------------ files
 
 
@@ -286,7 +281,7 @@ def _read_comparison(
     """Return what a comparison was made with: `compare` with it gives the same again.
 
     Recordings that are gone are looked for in ``folder``. Settings that no policy used, which
-    earlier versions let through, are left out. ``notes`` gets a word on each.
+    earlier versions let through, are left out. ``notes`` gets a sentence for each.
 
     Examples
     --------

@@ -124,7 +124,8 @@ class Federation:
             choose_clients(self._module, self.dataset, chosen) if clients is None else clients
         )
         self._batches = Batches(chosen.seed, chosen.run, chosen.local_steps, chosen.batch_size)
-        self._tastes = _class_shares(self.partition, self.dataset)
+        counts = self.partition.counts(whole.train_labels.cpu().numpy(), whole.n_classes)
+        self._tastes = counts / counts.sum(axis=1, keepdims=True)  # (M, classes), shares
         self._uplink = SimulatedUplink(self.channels, chosen.rounds, chosen.seed, chosen.run)
         self.server = self._open_server(alter_update=alter_update, **parts)
         self.pending = self._open_pending()
@@ -216,8 +217,10 @@ class Federation:
         self._further = {client: torch.empty_like(model) for client in plan.further.tolist()}
         starts = [(client, model, pending.updates[client]) for client in plan.receivers.tolist()]
         starts += [(client, pending.trained[client], row) for client, row in self._further.items()]
+        held, draw = self.partition.train, self._batches.draw
         return [
-            TrainingJob(start, self._draw(plan.round, client), out) for client, start, out in starts
+            TrainingJob(start, draw(held[client], round=plan.round, client=client), out)
+            for client, start, out in starts
         ]
 
     def finish(self, began: float) -> RoundRecord:
@@ -237,9 +240,6 @@ class Federation:
         record = server.finish(plan, outcome, waiting)
         found = self._examine(plan.round)
         return dataclasses.replace(record, **found, seconds=time.perf_counter() - began)
-
-    def _draw(self, round: int, client: int) -> NDArray[np.int64]:
-        return self._batches.draw(self.partition.train[client], round=round, client=client)
 
     def _errors_of(self, models: torch.Tensor, who: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the error of each client's model on its validation samples (35)."""
@@ -372,9 +372,3 @@ def _check_partition(partition: Partition, settings: Training, dataset: Dataset)
         raise ParameterError(
             f"contributions need validation samples of every client, client {bare[0]} has none"
         )
-
-
-def _class_shares(partition: Partition, dataset: Dataset) -> NDArray[np.float64]:
-    """Return the share of each class in a client's samples, shape (M, n_classes)."""
-    counts = partition.counts(dataset.train_labels.cpu().numpy(), dataset.n_classes)
-    return np.asarray(counts / counts.sum(axis=1, keepdims=True))

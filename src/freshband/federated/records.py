@@ -15,7 +15,7 @@ __all__ = ["RoundRecord"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RoundRecord:
-    """One round, for M clients and N channels; NaN or -1 where there is nothing to say.
+    """One round, for M clients and N channels; NaN or -1 where a value does not apply.
 
     Attributes
     ----------
@@ -77,8 +77,7 @@ class RoundRecord:
     seconds: float
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
+        for value in vars(self).values():
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
 
@@ -86,7 +85,7 @@ class RoundRecord:
         """Whether two records agree bit for bit in everything but the time they took."""
         return all(
             np.array_equal(getattr(self, name), getattr(other, name), equal_nan=True)
-            for name in (field.name for field in dataclasses.fields(self))
+            for name in vars(self)
             if name != "seconds"
         )
 
@@ -98,9 +97,7 @@ class RoundRecord:
                 return [plain(each) for each in value.tolist()]
             return None if isinstance(value, float) and np.isnan(value) else value
 
-        return json.dumps(
-            {field.name: plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
-        )
+        return json.dumps({name: plain(value) for name, value in vars(self).items()})
 
 
 def _stack_records(records: Sequence[RoundRecord]) -> dict[str, NDArray[Any]]:

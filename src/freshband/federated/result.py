@@ -41,24 +41,12 @@ def _collect_records(
     *,
     device: str | None = None,
 ) -> xr.Dataset:
-    """Put the records of a run, of rounds 1, 2, …, together as a dataset.
+    """Return the records of a run, of rounds 1, 2, …, as a dataset.
 
-    Parameters
-    ----------
-    records, settings
-        What happened, and what the run was made with.
-    seconds : float, optional
-        How long it took; by default the sum over rounds.
-    device : str, optional
-        Where it ran; by default what the settings' device stands for on this machine.
-
-    Returns
-    -------
-    xarray.Dataset
-        Every field of `RoundRecord` over (round), (round, client) or (round, channel); besides
-        ``cumulative_variance``, the running sum of ``variance``, and ``participation``, the share
-        of rounds in which each client's update got through. Attributes hold settings, versions and
-        device.
+    It has every field of `RoundRecord` over (round), (round, client) or (round, channel); besides
+    ``cumulative_variance``, the running sum of ``variance``, and ``participation``, the share of
+    rounds in which each client's update got through. By default ``seconds`` is the sum over rounds,
+    and ``device`` what that of the settings stands for on this machine.
     """
     if not records:
         raise ParameterError("records must hold at least one round, got none")
@@ -114,7 +102,7 @@ def _read_settings(
 ) -> Training:
     """Return the settings a result was made with: they give the same run again.
 
-    Recordings that are gone are looked for in ``folder``; ``notes`` gets a word on each found.
+    Recordings that are gone are looked for in ``folder``; ``notes`` gets a sentence for each found.
     """
     return Training.as_stored(json.loads(_check(result).attrs["config"]), folder, notes)
 
@@ -128,9 +116,9 @@ def _check(result: object) -> xr.Dataset:
 
 
 def summarise_training(result: xr.Dataset) -> dict[str, Any]:
-    """Return what became of a run, as plain JSON values.
+    """Return a summary of a run as plain JSON values.
 
-    These are the measures of `measure_training`, None where there is nothing to say; by client
+    These are the measures of `measure_training`, None where they do not apply; by client
     ``participation`` and ``client_accuracy``; ``policy``, ``rounds_per_second``, and under
     ``config`` the settings.
     """
@@ -169,7 +157,7 @@ def _plain(value: float) -> float | None:
 
 
 def measure_training(result: xr.Dataset) -> xr.Dataset:
-    """Return what is left of a run, or of several, when its rounds are summed up.
+    """Return the measures that summarise a run, or several.
 
     Returns
     -------
@@ -179,7 +167,7 @@ def measure_training(result: xr.Dataset) -> xr.Dataset:
         who learns faster; ``mean_age`` and ``max_age``; ``cumulative_variance``; ``jain`` of the
         deliveries by client; ``mean_staleness`` of the updates applied; ``delivered``, ``refused``,
         ``alarms``, ``trained``, ``bytes_up`` and ``bytes_down`` in all. A file of ``freshband
-        reproduce`` has means over clients: of it, those that can be told.
+        reproduce`` has means over clients only, so it gets those that follow from means.
     """
     looked = result.accuracy.notnull()
     looked = looked.any([dim for dim in looked.dims if dim != "round"])

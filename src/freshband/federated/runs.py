@@ -80,7 +80,7 @@ class Run:
     records : list of RoundRecord
         All rounds so far, also those played before the run was resumed.
     notes : list of str
-        What a user should hear: damaged checkpoints, other versions than the run began with.
+        Warnings for the user: damaged checkpoints, other versions than the run began with.
     stopped : bool
         Whether the last loop ended because of `stop`.
     saved_round : int
@@ -157,7 +157,10 @@ class Run:
 
     def _play(self) -> Iterator[RoundRecord]:
         while self.round < self.settings.rounds and not self._stopping:
-            record = self._step()
+            self._torn = True  # until the round and its record are both there
+            record = self.federation.step()
+            self.records.append(record)
+            self._torn = False
             if self.round % self._terms.checkpoint_every == 0:
                 self._save()
             if self.round == self.settings.rounds:
@@ -167,13 +170,6 @@ class Run:
         self._save()
         if self.round == self.settings.rounds and not self.finished:
             self._write_result()
-
-    def _step(self) -> RoundRecord:
-        self._torn = True  # until the round and its record are both there
-        record = self.federation.step()
-        self.records.append(record)
-        self._torn = False
-        return record
 
     def _save(self) -> None:
         """Write a checkpoint, unless this round has one."""
@@ -204,7 +200,7 @@ class Run:
 
     @contextmanager
     def _telling_what_is_safe(self) -> Iterator[None]:
-        """Add to an error in writing which round the run can be resumed from."""
+        """Add to a writing error the round from which the run can be resumed."""
         try:
             yield
         except FileError as error:
@@ -257,7 +253,7 @@ def start_run(
             _refuse_run(home)
             write_terms(home, terms)
             try:
-                run._save()  # of no round yet: there is room for a checkpoint, and it can be read
+                run._save()  # before the first round: shows that a checkpoint fits and can be read
             except FileError:
                 terms_path(home).unlink(missing_ok=True)
                 raise
@@ -266,7 +262,7 @@ def start_run(
 
 
 def resume_run(out: str | os.PathLike[str], **own: Unpack[OwnThings]) -> Run:
-    """Go on with a run from its newest checkpoint that is whole.
+    """Resume a run from its newest complete checkpoint.
 
     A run that was killed before its first checkpoint begins again. A finished one has its records
     and yields nothing. ``own`` is what `start_run` was given. A `FileError` says if the folder
@@ -288,10 +284,10 @@ def resume_run(out: str | os.PathLike[str], **own: Unpack[OwnThings]) -> Run:
 
 
 def _read_rounds(out: str | os.PathLike[str]) -> xr.Dataset:
-    """Return the rounds a run has played so far, as of its newest checkpoint that is whole.
+    """Return the rounds a run has played so far, as of its newest complete checkpoint.
 
-    They are as `_collect_records` returns them, with the versions of the run.
-    The run may go on meanwhile, and nothing it trains with is loaded.
+    They are as `_collect_records` returns them, with the versions of the run. The run may continue
+    meanwhile, and nothing that it trains with is loaded.
     """
     home = file_path("out", out)
     terms = read_terms(home)
@@ -304,7 +300,7 @@ def _read_rounds(out: str | os.PathLike[str]) -> xr.Dataset:
 
 
 def _records_of(home: Path, terms: Terms, found: Checkpoint) -> list[RoundRecord]:
-    """Return the records in a checkpoint of the run that these terms are of."""
+    """Return the records in a checkpoint, which must be of the run with these terms."""
     where = f"round {found.round} in {_checkpoints(home)}"
     facts = found.facts.get("federation", {})
     try:  # gives the settings an older version did not have their defaults

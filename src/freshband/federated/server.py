@@ -77,13 +77,24 @@ class FederatedServer:
         ``alter_update(round, client, update)`` sees every update that gets through and may return
         another in its place.
 
-    Examples -------- >>> from freshband.federated.algorithms.renorm import Renorm >>> planner =
-    Coordinator("random", n_clients=2, n_channels=3) >>> server = FederatedServer( ...
-    torch.zeros(2), coordinator=planner, algorithm=Renorm(), rounds=9, client_lr=0.5, payload=8 ...
-    ) >>> plan = server.plan() >>> version = server.hand_out(plan.receivers.tolist()) >>> sent =
-    {client: Pending(torch.ones(2), version) for client in range(2)} >>> record =
-    server.finish(plan, [True, None], sent)  # nothing is known of client 1 >>>
-    record.delivered.tolist(), server.state.model ([True, False], tensor([-0.5000, -0.5000]))
+    Examples
+    --------
+    >>> from freshband.federated.algorithms.renorm import Renorm
+    >>> planner = Coordinator("random", n_clients=2, n_channels=3)
+    >>> server = FederatedServer(
+    ...     torch.zeros(2),
+    ...     coordinator=planner,
+    ...     algorithm=Renorm(),
+    ...     rounds=9,
+    ...     client_lr=0.5,
+    ...     payload=8,
+    ... )
+    >>> plan = server.plan()
+    >>> version = server.hand_out(plan.receivers.tolist())
+    >>> sent = {client: Pending(torch.ones(2), version) for client in range(2)}
+    >>> record = server.finish(plan, [True, None], sent)  # nothing is known of client 1
+    >>> record.delivered.tolist(), server.state.model
+    ([True, False], tensor([-0.5000, -0.5000]))
     """
 
     def __init__(

@@ -183,7 +183,7 @@ class Training(Parameters):
         folder: Path | None = None,
         notes: list[str] | None = None,
     ) -> Training:
-        """Return settings that were saved, also those that have no effect: they had none then.
+        """Return settings that were saved, including those without effect, which had none then.
 
         Recordings that are gone are looked for in ``folder``, where the file of the settings is;
         ``notes`` gets a sentence for each that was found there.

@@ -105,14 +105,10 @@ class SimulatedUplink:
         deadline: float = 600.0,
     ) -> None:
         self.channels = build(channels)
+        self.n_channels = self.channels.n_channels
         self.deadline = _seconds("deadline", deadline)
         self._air: Stream = open_air(self.channels, rounds, seed, run)
         self._drawn = 0
-
-    @property
-    def n_channels(self) -> int:
-        """The number of channels, N of the paper."""
-        return self.channels.n_channels
 
     def acknowledge(
         self, round: int, assignment: NDArray[np.int64], arrived: NDArray[np.bool_]

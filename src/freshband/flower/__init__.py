@@ -36,26 +36,19 @@ os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 if TYPE_CHECKING:
+    from freshband.federated.uplink import DeadlineUplink, SimulatedUplink, Uplink
     from freshband.flower.aggregation import StrategyAggregation
     from freshband.flower.building import build_rounds, read_training
     from freshband.flower.mod import channel_mod
     from freshband.flower.server import AsyncRounds
-    from freshband.flower.uplinks import DeadlineUplink, SimulatedUplink, Uplink
 
-_HOMES = {
-    "AsyncRounds": "server",
-    "DeadlineUplink": "uplinks",
-    "SimulatedUplink": "uplinks",
-    "StrategyAggregation": "aggregation",
-    "Uplink": "uplinks",
-    "build_rounds": "building",
-    "channel_mod": "mod",
-    "read_training": "building",
-}
-
-# A client needs no PyTorch, and the command line no Flower.
-__getattr__ = import_on_use(__name__, _HOMES)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = import_on_use(  # a client needs no PyTorch, and the command line no Flower
+    __name__,
+    {
+        "..federated.uplink": ["DeadlineUplink", "SimulatedUplink", "Uplink"],
+        ".aggregation": ["StrategyAggregation"],
+        ".building": ["build_rounds", "read_training"],
+        ".mod": ["channel_mod"],
+        ".server": ["AsyncRounds"],
+    },
+)

@@ -36,7 +36,6 @@ class Rows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays."""
         return sum(array.size * array.itemsize for array in self.like.values())
 
     def round(self, row: torch.Tensor) -> None:
@@ -88,7 +87,6 @@ class StrategyRule(Algorithm):
 
     @property
     def needs_models(self) -> bool:
-        """A strategy is handed models."""
         return True
 
     def apply(

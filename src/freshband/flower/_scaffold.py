@@ -58,8 +58,6 @@ def read_app(app: Path) -> dict[str, Any]:
 def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in table.items():
-        inner = (
-            _flat(value, f"{before}{key}.") if isinstance(value, dict) else {before + key: value}
-        )
-        flat |= inner
+        name = before + key
+        flat |= _flat(value, f"{name}.") if isinstance(value, dict) else {name: value}
     return flat

@@ -39,7 +39,6 @@ class Order:
     further: bool = False  # whether to go on training from the client's own model
 
     def to_record(self) -> ConfigRecord:
-        """Return the order as a record of a message."""
         return ConfigRecord(dataclasses.asdict(self))
 
     @classmethod

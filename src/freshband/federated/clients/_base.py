@@ -129,7 +129,6 @@ class Crew(Generic[_Tool]):
         return self._pool.map(lambda piece: do(self._own.tool, piece), work)
 
     def close(self) -> None:
-        """End the threads."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 

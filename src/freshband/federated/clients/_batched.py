@@ -84,7 +84,6 @@ class StackedClients:
         return self.dataset.normalise(images).to(self._dtype)
 
     def train(self, jobs: Sequence[TrainingJob], lr: float) -> None:
-        """Run the local training of all jobs; see `LocalTraining.train`."""
         for _ in self._crew.share(self._split(jobs), lambda of, some: self._train(of, some, lr)):
             pass
 
@@ -111,7 +110,6 @@ class StackedClients:
             job.out.copy_(update)
 
     def count_correct(self, trials: Sequence[Trial]) -> Indices:
-        """Count correct answers; see `LocalTraining.count_correct`."""
         counts = list(self._crew.share(self._split(trials), self._count))
         return np.concatenate([np.zeros(0, np.int64), *counts])
 
@@ -128,14 +126,12 @@ class StackedClients:
         return np.asarray((right & real).sum(axis=1), np.int64)
 
     def examine(self, model: torch.Tensor) -> ExamResult:
-        """Try one model on the test set; see `LocalTraining.examine`."""
         views = self.layout.views(model[None])
         return self._exam.hold(
             self._crew, lambda scores_of, images: scores_of(views, self._images(images)[None])[0]
         )
 
     def close(self) -> None:
-        """End the threads."""
         self._crew.close()
 
 

@@ -39,20 +39,16 @@ class ThreadedClients:
         self._crew = Crew(workers, lambda: _Worker(module, self.layout, dataset, guarded))
 
     def train(self, jobs: Sequence[TrainingJob], lr: float) -> None:
-        """Run the local training of all jobs; see `LocalTraining.train`."""
         for _ in self._crew.share(jobs, lambda worker, job: worker.train(job, lr)):
             pass
 
     def count_correct(self, trials: Sequence[Trial]) -> Indices:
-        """Count correct answers; see `LocalTraining.count_correct`."""
         return np.array(list(self._crew.share(trials, _Worker.count_correct)), np.int64)
 
     def examine(self, model: torch.Tensor) -> ExamResult:
-        """Try one model on the test set; see `LocalTraining.examine`."""
         return self._exam.hold(self._crew, lambda worker, images: worker.scores(model, images))
 
     def close(self) -> None:
-        """End the threads."""
         self._crew.close()
 
 
@@ -86,7 +82,6 @@ class _Worker:
         job.out.div_(lr)
 
     def scores(self, model: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
-        """Return the scores of a model for stored images."""
         self.row.copy_(model)
         self.module.eval()
         with torch.no_grad():

@@ -107,7 +107,6 @@ class Conv:
         }  # fmt: skip
 
     def forward(self, arena: Arena, x: torch.Tensor, keep: bool) -> torch.Tensor:
-        """Convolve, with what follows."""
         height, width = -(-self.height // self.stride), -(-self.width // self.stride)
         rows = arena.images * height * width
         tile = conv_tile(self.outputs, self.inputs, self.width, x.dtype)
@@ -256,7 +255,6 @@ class Residual:
     kept: torch.Tensor | None = None
 
     def forward(self, arena: Arena, x: torch.Tensor, keep: bool) -> torch.Tensor:
-        """Add the two."""
         around = self.shortcut.forward(arena, x, keep)
         y = self.body.forward(arena, x, keep)
         if self.last is not None:
@@ -320,7 +318,6 @@ class Chain:
     layers: list[Layer]
 
     def forward(self, arena: Arena, x: torch.Tensor, keep: bool) -> torch.Tensor:
-        """Go through all layers."""
         for layer in self.layers:
             x = layer.forward(arena, x, keep)
         return x

@@ -138,7 +138,6 @@ class _ProductConv2d(nn.Conv2d):
     clients: int
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Return what `nn.Conv2d` returns."""
         if not self.training:
             return super().forward(images)
         columns = self._columns(images)

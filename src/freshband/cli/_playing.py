@@ -6,7 +6,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
     from freshband.federated.settings import Training
 
 
-class TrainingJob:
-    """A run of training that is kept in a folder, or one that is not saved."""
+class PlayedRun:
+    """A run of training, kept in a folder by ``run`` or not saved at all."""
 
     def __init__(self, federation: Any, run: Any = None) -> None:
         self.federation = federation
@@ -25,58 +24,24 @@ class TrainingJob:
         self.settings: Training = federation.settings
         self.records: list[RoundRecord] = [] if run is None else run.records
         self.interrupted = False
-        self._stopping = False
-
-    @classmethod
-    def begun(cls, settings: Training, out: Path | None, every: int, keep: int) -> TrainingJob:
-        """Begin a run, kept in the folder ``out`` if there is one."""
-        if out is None:
-            from freshband.federated.engine import Federation
-
-            return cls(Federation(settings))
-        from freshband.federated.runs import start_run
-
-        run = start_run(settings, out, checkpoint_every=every, keep=keep)
-        return cls(run.federation, run)
-
-    @classmethod
-    def resumed(cls, folder: Path) -> TrainingJob:
-        """Continue the run in a folder."""
-        from freshband.federated.runs import resume_run
-
-        run = resume_run(folder)
-        return cls(run.federation, run)
-
-    def __enter__(self) -> TrainingJob:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        self.federation.close()
 
     def __iter__(self) -> Iterator[RoundRecord]:
         if self.run is not None:
             yield from self.run
-        else:
-            for record in self.federation:
-                self.records.append(record)
-                yield record
-                if self._stopping:
-                    return
+            return
+        for record in self.federation:
+            self.records.append(record)
+            yield record
+            if self.interrupted:
+                return
 
     def stop(self) -> None:
-        """End after the current round."""
-        self.interrupted = self._stopping = True
+        self.interrupted = True
         if self.run is not None:
             self.run.stop()
 
     @property
-    def folder(self) -> Path | None:
-        """The folder the run is kept in, if any."""
-        return None if self.run is None else self.run.out
-
-    @property
     def device(self) -> str:
-        """The device that it trains on."""
         return str(self.federation.dataset.train_images.device)
 
 
