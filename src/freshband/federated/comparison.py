@@ -19,7 +19,7 @@ from freshband import __version__
 from freshband._backends import Backend, open_backend
 from freshband._plugins import imports_to_keep
 from freshband._policy import Policy, parse_policy, read_options
-from freshband._sealed import save_sealed, versions_of
+from freshband._sealed import load_sealed, save_sealed, versions_of
 from freshband.channels.base import _same_air
 from freshband.errors import FreshbandError, ParameterError, shown
 from freshband.federated._own_things import check_own_things, check_settings
@@ -33,7 +33,7 @@ from freshband.federated.result import (
     _LIBRARIES,
     _collect_records,
     _facts_of,
-    _load_spelt_today,
+    _spelt_today,
     measure_training,
 )
 from freshband.federated.settings import Training
@@ -277,7 +277,7 @@ def save_comparison(result: xr.Dataset, path: str | os.PathLike[str]) -> None:
 
 def load_comparison(path: str | os.PathLike[str]) -> xr.Dataset:
     """Read a comparison written by `save_comparison`; `FileError` says if that cannot be done."""
-    return _load_spelt_today(path, _FORMAT, "settings")
+    return _spelt_today(load_sealed(path, _FORMAT), "settings")
 
 
 def _read_comparison(

@@ -96,12 +96,11 @@ def save_training(result: xr.Dataset, path: str | os.PathLike[str]) -> None:
 
 def load_training(path: str | os.PathLike[str]) -> xr.Dataset:
     """Read a result written by `save_training`; `FileError` says if that cannot be done."""
-    return _load_spelt_today(path, _FORMAT)
+    return _spelt_today(load_sealed(path, _FORMAT))
 
 
-def _load_spelt_today(path: str | os.PathLike[str], form: str, *where: str) -> xr.Dataset:
-    """Read a result, with the settings in its configuration as they are spelt today."""
-    result = load_sealed(path, form)
+def _spelt_today(result: xr.Dataset, *where: str) -> xr.Dataset:
+    """Return a result with the settings in its configuration as they are spelt today."""
     config = json.loads(result.attrs["config"])
     with suppress(FreshbandError):  # a rule of somebody's own may be unknown here
         spelt = {key: modernise(config[key]) for key in where}
