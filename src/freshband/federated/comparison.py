@@ -31,9 +31,9 @@ from freshband.federated.engine import Federation, train_together
 from freshband.federated.records import RoundRecord
 from freshband.federated.result import (
     _LIBRARIES,
-    _collect_records,
     _facts_of,
     _spelt_today,
+    collect_records,
     measure_training,
 )
 from freshband.federated.settings import Training
@@ -105,7 +105,7 @@ def compare(
     Returns
     -------
     xarray.Dataset
-        What `freshband.federated.result._collect_records` returns of one run, over (policy, run);
+        What `freshband.federated.result.collect_records` returns of one run, over (policy, run);
         besides ``regret`` over (policy, run, round), the cumulative age beyond that of the
         mean+age oracle on the same air, and ``regret_fixed``, that beyond the best fixed set's
         where channels have no means; each NaN where the other applies. ``seconds`` of a round are
@@ -140,7 +140,7 @@ def compare(
         records = _train_on(where, asked, own, progress)
     results = [
         xr.concat(
-            [_collect_records(records[name, run], each) for run, each in enumerate(row)],
+            [collect_records(records[name, run], each) for run, each in enumerate(row)],
             dim="run",
             combine_attrs="drop",
         )

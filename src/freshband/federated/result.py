@@ -22,7 +22,13 @@ from freshband.federated.clients import name_device, pick_device
 from freshband.federated.records import RoundRecord, _stack_records
 from freshband.federated.settings import Training
 
-__all__ = ["load_training", "measure_training", "save_training", "summarise_training"]
+__all__ = [
+    "collect_records",
+    "load_training",
+    "measure_training",
+    "save_training",
+    "summarise_training",
+]
 
 _FORMAT: Final = "freshband training 1"
 _LIBRARIES: Final = ("numpy", "numba", "torch", "xarray")
@@ -34,7 +40,7 @@ _MEASURES: Final = (
 _BY_CHANNEL: Final = frozenset({"channel_means"})
 
 
-def _collect_records(
+def collect_records(
     records: Sequence[RoundRecord],
     settings: Training,
     seconds: float | None = None,
