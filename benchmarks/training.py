@@ -23,7 +23,7 @@ import torch
 from benchmarks.measure import interleave
 from benchmarks.plain_loop import LR, WIDTHS, Problem, plain_round
 from freshband.federated import Dataset, Federation, Training, load_dataset
-from freshband.federated._batches import Batches
+from freshband.federated.batches import Batches
 
 __all__ = ["crowd", "table"]
 

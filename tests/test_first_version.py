@@ -5,6 +5,8 @@ The files in `tests/data/first-version` were written by that version (commit 29b
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
 import shutil
 from pathlib import Path
@@ -81,3 +83,30 @@ def test_a_saved_run_over_flower_goes_on(kind: str, tmp_path: Path) -> None:
     rounds, _ = play(RUNS["flower"][kind]["settings"], checkpoint=folder)
     assert rounds.round == 6
     assert_went_on(list(rounds), RUNS["flower"][kind]["records"], 1e-4)  # in single precision
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("freshband.federated", "Training build_model load_dataset split_samples"),
+        ("freshband.federated.batches", "Batches"),
+        ("freshband.federated.result", "collect_records save_training"),
+        (
+            "freshband.flower",
+            "DeadlineUplink StrategyAggregation build_rounds channel_mod read_training",
+        ),
+    ],
+)
+def test_apps_that_flower_new_wrote_find_what_they_import(module: str, names: str) -> None:
+    found = importlib.import_module(module)
+    assert [name for name in names.split() if not hasattr(found, name)] == []
+
+
+def test_apps_that_flower_new_writes_import_nothing_private() -> None:
+    from freshband.flower import template
+
+    for path in Path(template.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("freshband"):
+                parts = [*str(node.module).split("."), *(each.name for each in node.names)]
+                assert not [part for part in parts if part.startswith("_")], path.name

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from freshband.channels.base import registry as channels
+from freshband.federated.contribution import ValuationOptions
 from freshband.federated.settings import Training
 from freshband.matching.base import registry as matchings
 from freshband.schedulers.base import registry as schedulers
@@ -114,6 +115,10 @@ def test_settings_of_a_run_are_explained(shell: Shell) -> None:
     for name in Training.model_fields:
         if not name.endswith("_options"):
             assert f"\n{name}" in out or f", {name}" in out, name
+    for name in ValuationOptions.model_fields:  # settings of the run in the first version
+        assert f"\n{name} :" in out, name
+    assert "freshband list algorithms" in out
+    assert shell("list", "valuation").out in out
 
 
 @pytest.mark.parametrize(

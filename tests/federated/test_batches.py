@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freshband.federated._batches import Batches
+from freshband.federated.batches import Batches
 
 seeds = st.integers(0, 2**40)
 sizes = st.integers(1, 40)

@@ -25,7 +25,7 @@ from freshband.federated.comparison import (
     summarise_comparison,
 )
 from freshband.federated.engine import Federation
-from freshband.federated.result import _collect_records
+from freshband.federated.result import collect_records
 from freshband.federated.settings import Training
 from tests.simulation.refusing import refused
 
@@ -53,7 +53,7 @@ def test_each_trains_as_it_would_alone(result: xr.Dataset, policy: str, run: int
     options = {"delta": 0.2} if policy.startswith("glr") else {}
     settings = settings_of(SETTINGS, policy, options, run)
     with Federation(settings) as federation:
-        alone = _collect_records(list(federation), settings)
+        alone = collect_records(list(federation), settings)
     together = result.sel(policy=policy, run=run, drop=True).drop_vars(["regret", "regret_fixed"])
     xr.testing.assert_equal(together.drop_vars("seconds"), alone.drop_vars("seconds"))
 

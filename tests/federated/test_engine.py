@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from freshband.federated import Dataset, Federation, Partition, RoundRecord, Training
-from freshband.federated._batches import Batches
 from freshband.federated.algorithms.fedavg import _WEIGHTINGS
+from freshband.federated.batches import Batches
 from freshband.federated.clients._base import ParameterLayout, TrainingJob
 from tests.federated.playing import (
     DEAD,

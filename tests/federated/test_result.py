@@ -15,8 +15,8 @@ from freshband._sealed import save_sealed
 from freshband.errors import FileError, ParameterError
 from freshband.federated.records import RoundRecord
 from freshband.federated.result import (
-    _collect_records,
     _read_settings,
+    collect_records,
     load_training,
     measure_training,
     save_training,
@@ -31,7 +31,7 @@ SETTINGS = Training(clients=3, rounds=4, scheduler="glr-cucb", matching="age", d
 
 @pytest.fixture
 def result() -> xr.Dataset:
-    return _collect_records(make_records(), SETTINGS)
+    return collect_records(make_records(), SETTINGS)
 
 
 def test_every_field_is_there_with_its_dimensions(result: xr.Dataset) -> None:
@@ -55,7 +55,7 @@ def test_what_is_added(result: xr.Dataset) -> None:
 
 def test_as_many_channels_as_clients_are_no_trouble() -> None:
     square = [make_record(t, channel_means=np.zeros(3)) for t in (1, 2)]
-    found = _collect_records(square, SETTINGS)
+    found = collect_records(square, SETTINGS)
     assert found.channel_means.dims == ("round", "channel")
     assert found.ages.dims == ("round", "client")
 
@@ -67,8 +67,8 @@ def test_attributes_tell_how_to_run_it_again(result: xr.Dataset) -> None:
     assert {"python", "numpy", "torch"} <= set(json.loads(result.attrs["versions"]))
     assert result.attrs["device"] == "cpu"
     assert result.attrs["seconds"] == 1.0
-    assert _collect_records(make_records(), SETTINGS, 7.5, device="tpu").attrs["seconds"] == 7.5
-    assert _collect_records(make_records(), SETTINGS, 7.5, device="tpu").attrs["device"] == "tpu"
+    assert collect_records(make_records(), SETTINGS, 7.5, device="tpu").attrs["seconds"] == 7.5
+    assert collect_records(make_records(), SETTINGS, 7.5, device="tpu").attrs["device"] == "tpu"
 
 
 def test_measures_by_hand(result: xr.Dataset) -> None:
@@ -91,7 +91,7 @@ def test_measures_by_hand(result: xr.Dataset) -> None:
 
 
 def test_measures_of_several_runs_are_those_of_each(result: xr.Dataset) -> None:
-    other = _collect_records([make_record(t, accuracy=0.1) for t in (1, 2, 3, 4)], SETTINGS)
+    other = collect_records([make_record(t, accuracy=0.1) for t in (1, 2, 3, 4)], SETTINGS)
     both = measure_training(xr.concat([result, other], "run", combine_attrs="drop"))
     for at, one in enumerate((result, other)):
         for name, array in measure_training(one).items():
@@ -100,7 +100,7 @@ def test_measures_of_several_runs_are_those_of_each(result: xr.Dataset) -> None:
 
 
 def test_a_run_cut_short_tells_its_last_look() -> None:
-    short = measure_training(_collect_records(make_records(3), SETTINGS))
+    short = measure_training(collect_records(make_records(3), SETTINGS))
     assert short.final_accuracy.item() == 0.7
     assert short.final_loss.item() == 0.5
 
@@ -119,7 +119,7 @@ def test_the_summary_is_plain_json(result: xr.Dataset) -> None:
 
 def test_nobody_looked() -> None:
     blind = make_record(3)
-    found = summarise_training(_collect_records([blind], SETTINGS))
+    found = summarise_training(collect_records([blind], SETTINGS))
     json.dumps(found, allow_nan=False)
     for name in ("final_accuracy", "best_accuracy", "best_round", "final_loss", "client_accuracy"):
         assert found[name] is None
@@ -162,4 +162,4 @@ def test_other_results_are_refused(result: xr.Dataset, tmp_path: Path) -> None:
 
 def test_no_records_are_refused() -> None:
     with refused(ParameterError, "records must hold at least one round, got none"):
-        _collect_records([], SETTINGS)
+        collect_records([], SETTINGS)

@@ -19,7 +19,7 @@ from torch import nn
 from freshband.channels.base import open_air
 from freshband.coordinator import Coordinator
 from freshband.federated import build_model, load_dataset, split_samples
-from freshband.federated._batches import Batches
+from freshband.federated.batches import Batches
 
 Weights = dict[str, torch.Tensor]  # a model, an update or a gradient, by name of parameter
 

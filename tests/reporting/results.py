@@ -12,7 +12,7 @@ import xarray as xr
 import freshband
 from freshband._sealed import save_sealed
 from freshband.federated.records import RoundRecord
-from freshband.federated.result import _collect_records
+from freshband.federated.result import collect_records
 from freshband.federated.settings import Training
 from tests.federated.recording import ACCURACY, make_record
 
@@ -23,7 +23,7 @@ SETTINGS = Training(clients=3, rounds=4, scheduler="glr-cucb", matching="age", d
 
 def make_training(settings: Training = SETTINGS, **changes: Any) -> xr.Dataset:
     """One run of four rounds with contributions; an alarm of channel 3 in round 2."""
-    return _collect_records(_records(**changes), settings)
+    return collect_records(_records(**changes), settings)
 
 
 def make_long_training(rounds: int, clients: int) -> xr.Dataset:
@@ -43,7 +43,7 @@ def make_long_training(rounds: int, clients: int) -> xr.Dataset:
         known["channel_means"] = rng.random(channels)
         one = {"round": t, "accuracy": rng.random(), "loss": rng.random(), "alarm": t % channels}
         records.append(RoundRecord(**{**vars(make_record(1)), **known, **one}))
-    return _collect_records(records, settings)
+    return collect_records(records, settings)
 
 
 def make_comparison(names: list[str] = POLICIES, runs: int = 2) -> xr.Dataset:
@@ -51,7 +51,7 @@ def make_comparison(names: list[str] = POLICIES, runs: int = 2) -> xr.Dataset:
     rows = []
     for place, _ in enumerate(names):
         shifts = [0.01 * place + 0.02 * run for run in range(runs)]
-        row = [_collect_records(_records(shift), SETTINGS) for shift in shifts]
+        row = [collect_records(_records(shift), SETTINGS) for shift in shifts]
         rows.append(xr.concat(row, "run", combine_attrs="drop"))
     both = xr.concat(rows, "policy", combine_attrs="drop")
     both = both.assign_coords(policy=names, run=np.arange(runs))

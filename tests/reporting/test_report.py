@@ -22,6 +22,8 @@ from freshband.errors import FileError, FreshbandError, ParameterError
 from freshband.reporting._air import COLUMNS, Air, cut_rounds, pool
 from freshband.reporting._page.air import Play, channel_map
 from freshband.reporting._page.charts import POINTS, Series, curves
+from freshband.reporting._page.comparison import show_comparison
+from freshband.reporting._page.training import show_training
 from freshband.reporting.report import write_report
 from tests.reporting.results import (
     NASTY,
@@ -322,6 +324,47 @@ def test_policies_nobody_knows_here_are_shown(tmp_path: Path) -> None:
     config = {**json.loads(training.attrs["config"]), "policy": "my-own"}
     document = report_of(training.assign_attrs(config=json.dumps(config)), tmp_path)
     assert "my-own+age" in document.text
+
+
+# The settings of the first version's files that are spelt otherwise today, at their defaults.
+FORMER = {
+    **{"aggregation": "renorm", "served": "last", "local_rounds": 1, "server_lr": 1.0},
+    **{"mixing": 0.6, "staleness": "polynomial", "staleness_a": 0.5, "staleness_b": 4.0},
+    **{"buffer_size": 10, "loo": "global_minus", "cold_start": "mean", "error_samples": None},
+}
+
+
+def spelt_before(settings: dict[str, Any], **chosen: Any) -> dict[str, Any]:
+    left = {"policy", "algorithm", "algorithm_options", "valuation_options"}
+    kept = {name: value for name, value in settings.items() if name not in left}
+    return {**kept, **FORMER, "scheduler": settings["policy"], "algorithm": "async", **chosen}
+
+
+def test_defaults_of_the_first_version_are_told_as_defaults(tmp_path: Path) -> None:
+    training = make_training()
+    config = json.loads(training.attrs["config"])
+    today = show_training(training, tmp_path / "a.nc", "a").settings
+    old = training.assign_attrs(config=json.dumps(spelt_before(config)))
+    found = show_training(old, tmp_path / "a.nc", "a").settings
+    assert sorted(found.rows) == sorted(today.rows)
+    assert ["algorithm", "renorm", "default"] in found.rows
+    chosen = spelt_before(config, aggregation="fixed", scheduler="my-own")
+    part = show_training(training.assign_attrs(config=json.dumps(chosen)), tmp_path / "a.nc", "a")
+    assert ["algorithm", "fixed", "chosen"] in part.settings.rows
+    assert "my-own+age" in part.about
+
+
+def test_policies_take_the_place_of_the_settings_policy(tmp_path: Path) -> None:
+    comparison = make_comparison()
+    config = json.loads(comparison.attrs["config"])
+    before = {**config, "settings": spelt_before(config["settings"])}
+    for each in (config, before):
+        result = comparison.assign_attrs(config=json.dumps(each))
+        rows = show_comparison(result, tmp_path / "a.nc", "a").settings.rows
+        named = [row[0] for row in rows]
+        assert "policies" in named
+        assert not {"policy", "scheduler", "matching", *FORMER} & set(named)
+        assert ["algorithm", "renorm", "default"] in rows
 
 
 def test_runs_without_contributions_say_so(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import xarray as xr
 from matplotlib.collections import PolyCollection, QuadMesh
 
 from freshband.errors import FileError, ParameterError
-from freshband.federated.result import _collect_records
+from freshband.federated.result import collect_records
 from freshband.federated.settings import Training
 from freshband.reporting._scalars import scalars_of, writing_scalars
 from freshband.reporting.curves import COLOURS, save_figure
@@ -26,7 +26,7 @@ POLICIES = ["random", "cucb", "glr-cucb"]
 
 @pytest.fixture
 def result() -> xr.Dataset:
-    return _collect_records(make_records(), SETTINGS)
+    return collect_records(make_records(), SETTINGS)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def comparison() -> xr.Dataset:
         for run in range(2):
             shift = 0.01 * place + 0.02 * run
             records = [make_record(t, accuracy=ACCURACY[t - 1] + shift) for t in range(1, 5)]
-            runs.append(_collect_records(records, SETTINGS))
+            runs.append(collect_records(records, SETTINGS))
         rows.append(xr.concat(runs, "run", combine_attrs="drop"))
     both = xr.concat(rows, "policy", combine_attrs="drop")
     both = both.assign_coords(policy=POLICIES, run=[0, 1])
@@ -95,7 +95,7 @@ def test_the_title_tells_what_was_run(result: xr.Dataset) -> None:
 
 
 def test_a_run_nobody_looked_at_can_be_drawn(tmp_path: Path) -> None:
-    blind = _collect_records([make_record(3)], SETTINGS)
+    blind = collect_records([make_record(3)], SETTINGS)
     save_figure(draw_training(blind), tmp_path / "blind.png")
     assert (tmp_path / "blind.png").exists()
 

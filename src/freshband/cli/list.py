@@ -26,7 +26,8 @@ def list_things(
         str | None,
         typer.Argument(
             help="schedulers, channels, matchings, algorithms, datasets, models, partitions, "
-            "experiments, the name of one, such as glr-cucb, or training for all settings of a run."
+            "experiments, the name of one, such as glr-cucb, training for all settings of a run, "
+            "or valuation for those of contributions."
         ),
     ] = None,
 ) -> None:
@@ -54,10 +55,13 @@ def list_things(
         "algorithms": algorithms,
     }
     console = open_console()
-    if name == "training":
+    if name in ("training", "valuation"):
+        from freshband.federated.contribution import ValuationOptions
         from freshband.federated.settings import Training
 
-        _explain(console, "settings", name, Training)
+        if name == "training":
+            _explain(console, "settings", name, Training)
+        _explain(console, "settings", "valuation", ValuationOptions)
         return
     if name is not None and name not in kinds and not any(name in each for each in kinds.values()):
         kinds |= _kinds_of_training(name)
@@ -74,7 +78,7 @@ def list_things(
     found = [(kind, registry) for kind, registry in kinds.items() if name in registry]
     if not found:
         known = [each for registry in kinds.values() for each in registry] + list(kinds)
-        known.append("training")
+        known += ["training", "valuation"]
         raise UnknownNameError(f"nothing is called {name!r}; {nearest(name, known)}")
     for kind, registry in found:
         _explain(console, kind, name, registry[name])

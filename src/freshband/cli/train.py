@@ -238,11 +238,11 @@ def _scalars(job: PlayedRun, wanted: bool | None) -> Iterator[Callable[[RoundRec
 
 
 def _report(job: PlayedRun, output: Format, plot: Path | None) -> None:
-    from freshband.federated.result import _collect_records, summarise_training
+    from freshband.federated.result import collect_records, summarise_training
 
     if not job.records or (job.interrupted and output is Format.json):
         return
-    result = _collect_records(job.records, job.settings, device=job.device)
+    result = collect_records(job.records, job.settings, device=job.device)
     written = [job.run.result_path] if job.run is not None and job.run.finished else []
     if plot is not None:
         from freshband.reporting.curves import save_figure

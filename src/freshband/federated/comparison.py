@@ -19,7 +19,7 @@ from freshband import __version__
 from freshband._backends import Backend, open_backend
 from freshband._plugins import imports_to_keep
 from freshband._policy import Policy, parse_policy, read_options
-from freshband._sealed import save_sealed, versions_of
+from freshband._sealed import load_sealed, save_sealed, versions_of
 from freshband.channels.base import _same_air
 from freshband.errors import FreshbandError, ParameterError, shown
 from freshband.federated._own_things import check_own_things, check_settings
@@ -31,9 +31,9 @@ from freshband.federated.engine import Federation, train_together
 from freshband.federated.records import RoundRecord
 from freshband.federated.result import (
     _LIBRARIES,
-    _collect_records,
     _facts_of,
-    _load_spelt_today,
+    _spelt_today,
+    collect_records,
     measure_training,
 )
 from freshband.federated.settings import Training
@@ -105,7 +105,7 @@ def compare(
     Returns
     -------
     xarray.Dataset
-        What `freshband.federated.result._collect_records` returns of one run, over (policy, run);
+        What `freshband.federated.result.collect_records` returns of one run, over (policy, run);
         besides ``regret`` over (policy, run, round), the cumulative age beyond that of the
         mean+age oracle on the same air, and ``regret_fixed``, that beyond the best fixed set's
         where channels have no means; each NaN where the other applies. ``seconds`` of a round are
@@ -140,7 +140,7 @@ def compare(
         records = _train_on(where, asked, own, progress)
     results = [
         xr.concat(
-            [_collect_records(records[name, run], each) for run, each in enumerate(row)],
+            [collect_records(records[name, run], each) for run, each in enumerate(row)],
             dim="run",
             combine_attrs="drop",
         )
@@ -272,7 +272,7 @@ def save_comparison(result: xr.Dataset, path: str | os.PathLike[str]) -> None:
 
 def load_comparison(path: str | os.PathLike[str]) -> xr.Dataset:
     """Read a comparison written by `save_comparison`; `FileError` says if that cannot be done."""
-    return _load_spelt_today(path, _FORMAT, "settings")
+    return _spelt_today(load_sealed(path, _FORMAT), "settings")
 
 
 def _read_comparison(

@@ -26,10 +26,10 @@ from torch import nn
 from freshband.channels.base import ChannelModel
 from freshband.coordinator import Coordinator
 from freshband.errors import FileError, ParameterError
-from freshband.federated._batches import Batches
 from freshband.federated._own_things import check_own_things, check_settings
 from freshband.federated._state import PendingUpdates, ServerState, copy_into
 from freshband.federated.algorithms import Rule
+from freshband.federated.batches import Batches
 from freshband.federated.clients import choose_clients, pick_device
 from freshband.federated.clients._base import (
     LocalTraining,

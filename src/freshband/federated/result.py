@@ -22,7 +22,13 @@ from freshband.federated.clients import name_device, pick_device
 from freshband.federated.records import RoundRecord, _stack_records
 from freshband.federated.settings import Training
 
-__all__ = ["load_training", "measure_training", "save_training", "summarise_training"]
+__all__ = [
+    "collect_records",
+    "load_training",
+    "measure_training",
+    "save_training",
+    "summarise_training",
+]
 
 _FORMAT: Final = "freshband training 1"
 _LIBRARIES: Final = ("numpy", "numba", "torch", "xarray")
@@ -34,7 +40,7 @@ _MEASURES: Final = (
 _BY_CHANNEL: Final = frozenset({"channel_means"})
 
 
-def _collect_records(
+def collect_records(
     records: Sequence[RoundRecord],
     settings: Training,
     seconds: float | None = None,
@@ -84,12 +90,11 @@ def save_training(result: xr.Dataset, path: str | os.PathLike[str]) -> None:
 
 def load_training(path: str | os.PathLike[str]) -> xr.Dataset:
     """Read a result written by `save_training`; `FileError` says if that cannot be done."""
-    return _load_spelt_today(path, _FORMAT)
+    return _spelt_today(load_sealed(path, _FORMAT))
 
 
-def _load_spelt_today(path: str | os.PathLike[str], form: str, *where: str) -> xr.Dataset:
-    """Read a result, with the settings in its configuration as they are spelt today."""
-    result = load_sealed(path, form)
+def _spelt_today(result: xr.Dataset, *where: str) -> xr.Dataset:
+    """Return a result with the settings in its configuration as they are spelt today."""
     config = json.loads(result.attrs["config"])
     with suppress(FreshbandError):  # a rule of somebody's own may be unknown here
         spelt = {key: modernise(config[key]) for key in where}

@@ -55,7 +55,7 @@ from freshband.federated._terms import (
 from freshband.federated.clients import name_device
 from freshband.federated.engine import Federation
 from freshband.federated.records import RoundRecord, _stack_records, _unstack_records
-from freshband.federated.result import _collect_records, save_training
+from freshband.federated.result import collect_records, save_training
 from freshband.federated.settings import Training
 from freshband.parameters import file_path, whole_number
 
@@ -195,7 +195,7 @@ class Run:
     def _write_result(self) -> None:
         device = name_device(self.federation.dataset.train_images.device)
         with self._telling_what_is_safe():
-            result = _collect_records(self.records, self.settings, device=device)
+            result = collect_records(self.records, self.settings, device=device)
             save_training(result, self.result_path)
 
     @contextmanager
@@ -286,7 +286,7 @@ def resume_run(out: str | os.PathLike[str], **own: Unpack[OwnThings]) -> Run:
 def _read_rounds(out: str | os.PathLike[str]) -> xr.Dataset:
     """Return the rounds a run has played so far, as of its newest complete checkpoint.
 
-    They are as `_collect_records` returns them, with the versions of the run. The run may continue
+    They are as `collect_records` returns them, with the versions of the run. The run may continue
     meanwhile, and nothing that it trains with is loaded.
     """
     home = file_path("out", out)
@@ -295,7 +295,7 @@ def _read_rounds(out: str | os.PathLike[str]) -> xr.Dataset:
     records = _records_of(home, terms, found)
     if not records:
         raise FileError(f"{home} holds a run of which no round was saved yet")
-    result = _collect_records(records, terms.settings, device=terms.settings.device)
+    result = collect_records(records, terms.settings, device=terms.settings.device)
     return result.assign_attrs(versions=json.dumps(found.facts.get("versions", terms.versions)))
 
 

@@ -36,8 +36,8 @@ class Training(Parameters):
     """Everything that decides how a run goes; the same values give the same run.
 
     A setting that has no effect beside the others, such as ``mixing`` without ``fedasync``, must
-    keep its default: see `unused`. Settings from a file are read with `as_stored`, also those that
-    earlier versions spelt otherwise (`freshband.federated._spelling`).
+    keep its default: see `unused`. Settings from a file are read with `as_stored`, also those in
+    the spelling of earlier versions.
 
     Parameters
     ----------
@@ -73,7 +73,8 @@ class Training(Parameters):
         The clients' step η.
     algorithm : str, default "renorm"
         What the server does with updates, ``rule[+wrapper...]`` such as ``"fedbuff+average"``, with
-        ``algorithm_options``; see `freshband.federated.algorithms`.
+        ``algorithm_options``; `freshband.federated.algorithms` and ``freshband list algorithms``
+        explain them.
     weights : {"equal", "size", "contribution"}, default "equal"
         ζ: the same for all, by samples held, or by contribution (43). Not all algorithms weigh
         updates; contributions are always weighed.

@@ -29,7 +29,7 @@ def draw_training(result: xr.Dataset) -> Figure:
     Parameters
     ----------
     result : xarray.Dataset
-        From `freshband.federated.result._collect_records` or ``load_training``.
+        From `freshband.federated.result.collect_records` or ``load_training``.
     """
     settings = _read_settings(result)
     figure = Figure(figsize=(9.0, 5.6), layout="constrained")

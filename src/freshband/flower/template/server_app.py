@@ -8,7 +8,7 @@ from pathlib import Path
 from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp, strategy
 
-from freshband.federated.result import _collect_records, save_training
+from freshband.federated.result import collect_records, save_training
 from freshband.flower import DeadlineUplink, StrategyAggregation, build_rounds, read_training
 from freshband.flower.template.task import open_task
 
@@ -53,7 +53,7 @@ def main(grid: Grid, context: Context) -> None:
             [client for client, yes in enumerate(record.delivered) if yes], record.ages.tolist(),
         )  # fmt: skip
     if out:
-        result = _collect_records(rounds.records, settings)
+        result = collect_records(rounds.records, settings)
         result["scheduler_seconds"] = ("round", rounds.scheduler_seconds)
         save_training(result, out / "result.nc")
         log.info("wrote %s", out / "result.nc")

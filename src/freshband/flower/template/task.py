@@ -12,7 +12,7 @@ from flwr.app import ArrayRecord
 from torch import nn
 
 from freshband.federated import Training, build_model, load_dataset, split_samples
-from freshband.federated._batches import Batches
+from freshband.federated.batches import Batches
 
 
 class Task:

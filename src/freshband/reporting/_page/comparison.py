@@ -34,13 +34,15 @@ _MEANS: Final = (
     "This file holds means over clients, as files of freshband reproduce do: the command below "
     "computes every client's age, the channels chosen and contributions again."
 )
-_REPLACED: Final = ("scheduler", "matching", "policy_options", "run")  # settings set by policies
+_REPLACED: Final = ("policy", "matching", "policy_options", "run")  # settings set by policies
 
 
 def show_comparison(result: xr.Dataset, path: Path, title: str) -> parts.Part:
     """Return the part of the page on policies that trained under the same conditions."""
     from freshband.federated.comparison import measure_comparison
+    from freshband.federated.result import _spelt_today
 
+    result = _spelt_today(result, "settings")
     config: dict[str, Any] = json.loads(result.attrs["config"])
     settings: dict[str, Any] = config["settings"]
     measures = measure_comparison(result)

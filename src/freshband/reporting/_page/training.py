@@ -24,8 +24,9 @@ from freshband.reporting._series import Series
 
 def show_training(result: xr.Dataset, path: Path, title: str) -> parts.Part:
     """Return the part of the page on one run of training."""
-    from freshband.federated.result import measure_training
+    from freshband.federated.result import _spelt_today, measure_training
 
+    result = _spelt_today(result)
     config: dict[str, Any] = json.loads(result.attrs["config"])
     measures = {str(name): one.item() for name, one in measure_training(result).items()}
     rounds, clients, run = result.sizes["round"], result.sizes["client"], config["run"]
