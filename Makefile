@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP_INSTALL := pip install --quiet --quiet --disable-pip-version-check
 
-# Extra arguments: make test PYTEST_ARGS="-k glr", make bench BENCH_ARGS="--quick".
+# Extra arguments: make test PYTEST_ARGS="-k glr".
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=worksteal

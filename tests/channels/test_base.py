@@ -26,7 +26,7 @@ def test_build_returns_a_model_as_it_is() -> None:
 
 
 def test_build_refuses_parameters_next_to_a_model() -> None:
-    with pytest.raises(ParameterError, match=r"got \['n_channels'\] next to a ready Stationary"):
+    with pytest.raises(ParameterError, match=r"got \['n_channels'\] with a ready Stationary"):
         build(Stationary(), n_channels=3)
 
 

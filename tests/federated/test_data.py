@@ -195,7 +195,7 @@ def test_the_plain_constructor_checks_as_well() -> None:
 def test_loading_checks_what_it_is_given() -> None:
     with pytest.raises(UnknownNameError, match="'digit'; did you mean 'digits'"):
         load_dataset("digit")
-    with pytest.raises(ParameterError, match="next to a ready Digits"):
+    with pytest.raises(ParameterError, match="with a ready Digits"):
         load_dataset(Digits(), data_dir="x")
     with pytest.raises(
         ParameterError, match="dataset must be a name, a source or a Dataset, got 3"
