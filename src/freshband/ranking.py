@@ -135,3 +135,15 @@ def draw_to_front(deck: Any, rng: Any, first: int, last: int) -> None:
     for place in range(first, last):
         other = place + int(rng.random() * (len(deck) - place))
         deck[place], deck[other] = deck[other], deck[place]
+
+
+@kernel
+def _sort_few(items: Any) -> None:
+    """Sort a few numbers in ascending order, by insertion: numba's own sort takes much longer."""
+    for i in range(1, len(items)):
+        item = items[i]
+        j = i
+        while j > 0 and items[j - 1] > item:
+            items[j] = items[j - 1]
+            j -= 1
+        items[j] = item

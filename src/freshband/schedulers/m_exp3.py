@@ -23,6 +23,7 @@ from pydantic import Field
 from freshband._jit import cold, kernel
 from freshband.errors import ParameterError
 from freshband.parameters import Parameters
+from freshband.ranking import _sort_few
 from freshband.schedulers.base import Matchings, Presets, _needed_horizon, register, select, update
 from freshband.schedulers.counts import Counts, absorb, learns_means, start_counts
 from freshband.schedulers.random import draw_subset
@@ -182,7 +183,7 @@ def _select(scheduler: _MExp3State, t: int, ages: Any, rng: Any, chosen: Any) ->
     arm = scheduler.chosen
     if rng.random() < uniform:
         draw_subset(scheduler.deck, rng, arm)
-        arm.sort()
+        _sort_few(arm)
         position = scheduler.slots[_find(scheduler.slots, scheduler.members, arm)]
     else:
         position = _locate(scheduler, rng.random() * excess)
@@ -224,7 +225,7 @@ def _replace_drawn(state: Any, assignment: Any) -> None:
     """Learn about the set that was played, with probability 1, instead of the one drawn."""
     for j in range(len(assignment)):
         state.chosen[j] = assignment[j]
-    state.chosen.sort()
+    _sort_few(state.chosen)
     state.mark[0]["drawn"] = state.slots[_find(state.slots, state.members, state.chosen)]
     state.chance[0] = 1.0
 
