@@ -19,6 +19,7 @@ __all__ = [
     "Matchings",
     "Presets",
     "Scheduler",
+    "link_mean",
     "means",
     "override",
     "ranks_by_means",
@@ -27,7 +28,9 @@ __all__ = [
     "reveal",
     "score",
     "select",
+    "select_available",
     "update",
+    "update_late",
 ]
 
 
@@ -64,6 +67,16 @@ class Scheduler(Protocol):
         """Allocate the state. ``horizon`` is the number of rounds T, or None if unknown."""
         ...
 
+    def start_links(
+        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
+    ) -> Any:
+        """Allocate a state that scores every link, because links may differ per client.
+
+        None instead of this method, the default, says that the scheduler learns one success rate
+        per channel.
+        """
+        ...
+
     def refuses(self, aware: str) -> str | None:
         """Return why these parameters exclude an AoI-aware rule, or None if they do not."""
         ...
@@ -92,6 +105,7 @@ registry: Registry[Any] = Registry(
         "presets": {},
         "matchings": {},
         "client_scores": False,
+        "start_links": None,
         "refuses": lambda scheduler, aware: None,
     },
     complete=_complete_presets,
@@ -111,10 +125,25 @@ def _needed_horizon(horizon: int | None, what: str) -> int:
 
 @verb
 def select(scheduler: Any, t: int, ages: Any, rng: Any, chosen: Any) -> None:
-    """Fill ``chosen``, shape (M,), with distinct channels for round ``t`` >= 1, in any order.
+    """Fill ``chosen`` with distinct channels for round ``t`` >= 1, in any order.
 
-    ``ages``, shape (M,), are the ages at the end of the previous round, equation (8).
+    ``ages`` are the ages at the end of the previous round, equation (8), of the clients that may
+    send, and ``chosen`` has the same length. Where links are scored per client, ``ages`` has the
+    shape (M,) and ``chosen`` the shape (N,): all channels are offered to the matching.
     """
+
+
+@verb
+def select_available(
+    scheduler: Any, t: int, ages: Any, rng: Any, available: Any, scores: Any, chosen: Any
+) -> bool:
+    """Do what `select` does where some channels are missing: ``available``, shape (N,), is 1 or 0.
+
+    ``chosen`` is at most as long as the number of available channels, and may be shorter than
+    `select` expects. Return False, the default, to let the caller use `select` and replace what is
+    not available by the channels with the best scores.
+    """
+    return False
 
 
 @verb
@@ -142,6 +171,21 @@ def update(scheduler: Any, t: int, assignment: Any, outcome: Any, overridden: An
     0 lost, -1 unknown or nothing sent; ``overridden`` 1 where `override` acted.
     """
     return -1
+
+
+@verb
+def update_late(scheduler: Any, t: int, when: int, client: int, channel: int, outcome: int) -> int:
+    """Learn one outcome, 1 or 0, of the earlier round ``when``, while round ``t`` is the latest.
+
+    Return the channel whose change was detected, or -1. By default nothing is learnt.
+    """
+    return -1
+
+
+@verb
+def link_mean(scheduler: Any, client: int, channel: int) -> float:
+    """Return the expected success rate of a link, where links are scored per client."""
+    return 0.5
 
 
 @verb
