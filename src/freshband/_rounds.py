@@ -61,6 +61,12 @@ def plan_round(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> bo
         if not is_ours(matching):  # matchings of the package write all entries
             desk.assignment[j] = -1
     select(scheduler, t, desk.ages, rng, desk.chosen)
+    return assign_chosen(scheduler, matching, desk, rng, t)
+
+
+@kernel
+def assign_chosen(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> bool:
+    """Rank the chosen channels, match, override; return whether the plan keeps the rules."""
     if not is_ours(scheduler) and not _exist(desk):  # match would leave the arrays
         return False
     score(scheduler, t, desk.scores)

@@ -13,7 +13,7 @@ import numpy as np
 from freshband._jit import cold, kernel, verb
 from freshband._registry import Registry
 from freshband.matching._assignment import assign
-from freshband.ranking import CLIENTS, sort_by
+from freshband.ranking import CLIENTS, sort_by, take_best
 
 __all__ = [
     "Matching",
@@ -24,6 +24,7 @@ __all__ = [
     "rank_clients",
     "register",
     "registry",
+    "serve",
     "sort_clients",
     "write_urgency",
 ]
@@ -72,11 +73,13 @@ def match(
     t : int
         The round, counted from 1.
     chosen : int64 array, shape (M,)
-        The channels to hand out; may be reordered.
+        The channels to hand out; may be reordered. M is the number of clients that may send in
+        this round, at most the number for which the state was started.
     scores : float64 array, shape (1, N) or (M, N)
         The ranking key of channels, higher is better: one row for all clients, or one each.
-    ages : int64 array, shape (M,)
-        Ages at the end of the previous round.
+    ages : int64 or float64 array, shape (M,)
+        Ages at the end of the previous round; real numbers where clients have weights or outcomes
+        are unknown: see `serve`.
     priorities : float64 array, shape (M,)
         The contribution of each client, higher is more important; zeros without training.
     rng : numpy Generator
@@ -108,7 +111,9 @@ def _pair_ranks(
 ) -> None:
     rank_channels(matching, t, scores, rng, chosen)
     rank_clients(matching, t, ages, priorities)
-    if len(scores) > 1 and _serve_urgent(matching, chosen, scores, ages, assignment):
+    if len(scores) > 1 and serve_urgent(
+        matching, matching.clients[: len(ages)], chosen, scores, ages, len(ages), assignment
+    ):
         return
     for rank in range(len(chosen)):
         assignment[matching.clients[rank]] = chosen[rank]
@@ -134,12 +139,23 @@ def write_urgency(matching: Any, ages: Any, out: Any) -> bool:
     return False
 
 
+@verb
+def serve(matching: Any, t: int, ages: Any, priorities: Any, rng: Any, served: Any) -> None:
+    """Fill ``served`` with distinct clients where not all can send; by default the oldest.
+
+    ``ages``, shape (M,), are 0 for absent clients, who must not be served. They are *effective*
+    ages x, for which x (x + 1) is the weight of the client times age (age + 1) times the
+    probability that it is alive. ``served`` is never longer than the number of those present.
+    """
+    take_best(ages, t + CLIENTS, served)
+
+
 @kernel
 def sort_clients(keys: Any, t: int, lot: int, clients: Any) -> None:
-    """Sort all clients by decreasing key; ties are independent of those of channels."""
-    for j in range(len(clients)):
+    """Sort clients by decreasing key; ties are independent of those of channels."""
+    for j in range(len(keys)):
         clients[j] = j
-    sort_by(keys, t + CLIENTS + lot, clients)
+    sort_by(keys, t + CLIENTS + lot, clients[: len(keys)])
 
 
 @cold
@@ -152,12 +168,17 @@ def _sort_by_sums(scores: Any, t: int, chosen: Any) -> None:
 
 
 @cold
-def _serve_urgent(matching: Any, chosen: Any, scores: Any, ages: Any, assignment: Any) -> bool:
-    """Maximise the sum of urgency times score, or return False if urgency is not used."""
+def serve_urgent(
+    matching: Any, clients: Any, chosen: Any, scores: Any, ages: Any, most: int, assignment: Any
+) -> bool:
+    """Maximise the sum of urgency times score with at most ``most`` of these clients.
+
+    Returns False if the matching does not use urgency.
+    """
     urgency = np.zeros(len(ages))
     if not write_urgency(matching, ages, urgency):
         return False
-    assign(urgency, scores, matching.clients, chosen, assignment)
+    assign(urgency, scores, clients, chosen, most, assignment)
     return True
 
 

@@ -1,0 +1,121 @@
+"""Whether clients that do not answer are still there.
+
+A client that is silent may be dead. Its probability of being alive, P(alive), falls with every
+transmission that stays unanswered for longer than answers take: how long they take is learnt from
+all clients, as the chance that an outcome becomes known d rounds after its round. Urgency is
+multiplied by P(alive), so that a dead client does not hold a good channel.
+
+Nobody is doubted as long as outcomes arrive: then P(alive) is 1, exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freshband._jit import kernel
+from freshband.states import record
+
+_PROOFS = ("outcome", "delivery", "none")
+_OUTCOME, _DELIVERY, _NONE = range(3)
+_DEATH = 1e-3  # chance per round that a client dies
+_RETURN = 0.1  # over the rounds of silence: chance per round that a dead client comes back
+_TEACHES = 0.5  # P(alive) below which a loss says nothing about the channel
+_MANY = 1000.0  # answers after which older ones count half
+
+
+class Doubts(NamedTuple):
+    """What is known of the lives of M clients, and how long answers take, up to D rounds."""
+
+    alive: NDArray[np.float64]  # (M,) P(alive)
+    heard: NDArray[np.int64]  # (M,) the last round with a sign of life
+    asked: NDArray[np.float64]  # (D,) outcomes that were unknown d rounds after their round
+    answered: NDArray[np.float64]  # (D,) those of them that became known in that round
+    rule: NDArray[np.void]  # what proves that a client is alive
+
+
+def open_doubts(n_clients: int, depth: int, proof_of_life: str) -> Doubts:
+    """Return the state before the first round: all clients are alive."""
+    return Doubts(
+        alive=np.ones(n_clients),
+        heard=np.zeros(n_clients, np.int64),
+        asked=np.concatenate([[2.0], np.ones(depth - 1)]),  # half of all answers come at once,
+        answered=np.concatenate([[1.0], np.full(depth - 1, 0.02)]),  # the others at any time
+        rule=record(proof=_PROOFS.index(proof_of_life)),
+    )
+
+
+@kernel
+def _begin_doubt(doubts: Any, client: int, t: int) -> None:
+    """Count the rounds since the last sign of life, in which the client may have died."""
+    if doubts.alive[client] == 1.0:
+        doubts.alive[client] = math.pow(1.0 - _DEATH, float(t - doubts.heard[client]))
+
+
+@kernel
+def _weigh_silence(doubts: Any, client: int, chance: float) -> None:
+    """Update P(alive) after a silence that has this chance if the client lives, else 1."""
+    alive = doubts.alive[client] * chance
+    doubts.alive[client] = alive / (alive + 1.0 - doubts.alive[client])
+
+
+@kernel
+def _note_answer(doubts: Any, lag: int) -> None:
+    doubts.answered[lag] += 1.0
+    if doubts.asked[lag] > _MANY:
+        doubts.asked[lag] *= 0.5
+        doubts.answered[lag] *= 0.5
+
+
+@kernel
+def judge_outcome(doubts: Any, sent: Any, row: int, entry: int, t: int) -> bool:
+    """Let an outcome in ``sent`` speak for or against its client, in round t.
+
+    Returns whether it says something about the channel.
+    """
+    proof = doubts.rule[0]["proof"]
+    outcome = sent.outcome[row, entry]
+    if proof == _NONE or outcome > 1:
+        return True
+    client, when = sent.client[row, entry], sent.round[row]
+    if when == t:
+        doubts.asked[0] += doubts.alive[client]
+    if outcome < 0:
+        _begin_doubt(doubts, client, t)
+        return True
+    _note_answer(doubts, t - when)
+    if outcome == 1 or proof == _OUTCOME:
+        doubts.alive[client] = 1.0
+        doubts.heard[client] = max(doubts.heard[client], when)
+        return True
+    if when <= doubts.heard[client]:  # it has shown since that it lives
+        return True
+    _begin_doubt(doubts, client, t)
+    _weigh_silence(doubts, client, 1.0 - sent.chance[row, entry])
+    return doubts.alive[client] >= _TEACHES  # type: ignore[no-any-return]  # a numpy bool in plain Python
+
+
+@kernel
+def close_doubts(doubts: Any, sent: Any, t: int) -> None:
+    """End round t: clients may die or return, and outcomes that are still unknown raise doubts."""
+    if doubts.rule[0]["proof"] == _NONE:
+        return
+    for client in range(len(doubts.alive)):
+        alive = doubts.alive[client]
+        if alive < 1.0:
+            back = _RETURN / max(t - doubts.heard[client], 1)
+            doubts.alive[client] = alive * (1.0 - _DEATH) + (1.0 - alive) * back
+    for row in range(len(sent.round)):
+        when = sent.round[row]
+        if sent.unknown[row] > 0 and 0 < when < t:
+            lag = t - when
+            late = 1.0 - doubts.answered[lag - 1] / doubts.asked[lag - 1]
+            for entry in range(sent.size[row]):
+                if sent.outcome[row, entry] < 0:
+                    client = sent.client[row, entry]
+                    if when > doubts.heard[client]:
+                        _weigh_silence(doubts, client, late)
+                    doubts.asked[lag] += doubts.alive[client]
