@@ -157,7 +157,7 @@ def _serve_urgent(matching: Any, chosen: Any, scores: Any, ages: Any, assignment
     urgency = np.zeros(len(ages))
     if not write_urgency(matching, ages, urgency):
         return False
-    assign(urgency, scores, matching.clients, chosen, assignment)
+    assign(urgency, scores, matching.clients, chosen, len(ages), assignment)
     return True
 
 
