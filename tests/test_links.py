@@ -141,7 +141,8 @@ def problems(draw: Any, most: int = 5) -> tuple[Any, Any, list[int]]:
 def assigned(urgency: Any, scores: Any, channels: Any, clients: Any = None) -> list[int]:
     assignment = np.full(len(urgency), -1)
     order = np.arange(len(urgency)) if clients is None else np.array(clients)
-    assign(np.array(urgency), np.array(scores), order, np.array(channels), assignment)
+    links = np.array(urgency), np.array(scores)
+    assign(*links, order, np.array(channels), len(order), assignment)
     plan: list[int] = assignment.tolist()
     return plan
 
@@ -157,7 +158,7 @@ def test_no_other_assignment_weighs_more(problem: Any, random: Any) -> None:
     plan = assigned(urgency, scores, channels, clients)
     assert len(set(plan)) == len(plan)
     assert set(plan) <= set(channels)
-    best = slow.most_weight_over_links(urgency, scores, channels)
+    best = slow.most_weight_over_links(urgency, scores, clients, channels, len(clients))
     assert weight(urgency, scores, plan) == pytest.approx(best, abs=1e-9)
 
 
@@ -186,13 +187,13 @@ def test_age_and_priority_solve_it(problem: Any, t: int) -> None:
     channels = range(len(ages))
     plan = matched("age", scores, ages, t=t)
     pressing = [a * (a + 1) for a in ages]
-    best = slow.most_weight_over_links(pressing, scores, channels)
+    best = slow.most_weight_over_links(pressing, scores, channels, channels, len(ages))
     assert weight(pressing, scores, plan) == pytest.approx(best, abs=1e-9)
     worth = [each / (1 + sum(urgency)) for each in urgency]  # with equal ages these decide
     total = sum(worth)
     shares = [each / total if total > 0 else 1 / len(worth) for each in worth]
     plan = matched("priority", scores, [3] * len(ages), worth, t=t)
-    best = slow.most_weight_over_links(shares, scores, channels)
+    best = slow.most_weight_over_links(shares, scores, channels, channels, len(ages))
     assert weight(shares, scores, plan) == pytest.approx(best, abs=1e-9)
 
 

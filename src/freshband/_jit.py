@@ -168,7 +168,8 @@ def _gist(message: str) -> str:
 def _compiled_sources() -> list[Path]:
     """Return the files that compiled code comes from; editing others keeps the cache."""
     root = Path(__file__).parent
-    folders = [root, root / "schedulers", root / "matching", root / "detectors"]
+    names = ("fleet", "schedulers", "matching", "detectors")
+    folders = [root, *(root / name for name in names)]
     return sorted(
         [
             *(path for folder in folders for path in folder.glob("*.py")),

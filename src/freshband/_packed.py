@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,13 @@ def pack(form: str, header: Mapping[str, Any], arrays: Arrays) -> bytes:
     return buffer.getvalue()
 
 
-def unpack(form: str, data: bytes, source: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return header and arrays of what `pack` returned, or raise `FileError` about ``source``."""
+def unpack(
+    form: str, data: bytes, source: str, *, older: Sequence[str] = ()
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return header and arrays of what `pack` returned, or raise `FileError` about ``source``.
+
+    ``older`` are formats that are read as well; the header says which one it is.
+    """
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
@@ -40,7 +45,7 @@ def unpack(form: str, data: bytes, source: str) -> tuple[dict[str, Any], dict[st
         found = header["format"]
     except Exception:  # archive readers may raise any exception
         raise FileError(f"{source} is damaged or not a {form.split()[-2]}'s file") from None
-    if found != form:
+    if found not in (form, *older):
         raise FileError(f"{source} must have the format {form!r}, got {shown(found)}")
     if checksum(text, arrays) != expected:
         raise FileError(f"{source} is damaged: its checksum does not match")

@@ -41,16 +41,45 @@ class Policy:
         return self.matching.needs_contributions
 
     @property
+    def grows(self) -> bool:
+        """Whether more channels than at the start can be chosen later."""
+        return self.scheduler.grows
+
+    @property
     def has_detector(self) -> bool:
         """Whether the scheduler's state contains a detector's state."""
         state = self.scheduler.start(1, 2, np.random.default_rng(0), 1000)
         return any(push.knows(type(part)) for part in _nested(state))
 
+    @property
+    def learns_links(self) -> bool:
+        """Whether the scheduler can learn a success rate per link."""
+        return self.scheduler.client_scores or self.scheduler.start_links is not None
+
+    def scores_links(self, links: bool) -> bool:
+        """Whether the state scores every link, given whether links may differ."""
+        return self.scheduler.client_scores or (links and self.learns_links)
+
     def start(
-        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
+        self,
+        n_clients: int,
+        n_channels: int,
+        rng: np.random.Generator,
+        horizon: int | None,
+        *,
+        most: int | None = None,
+        links: bool = False,
     ) -> tuple[Any, Any]:
-        """Allocate the scheduler's state and the matching's."""
-        state = self.scheduler.start(n_clients, n_channels, rng, horizon)
+        """Allocate the scheduler's state and the matching's.
+
+        ``most`` is the number of clients that may send in a round, by default all. With ``links``
+        a scheduler that can learns a success rate per link.
+        """
+        slots = n_clients if most is None or self.scores_links(links) else most
+        begin = self.scheduler.start
+        if links and self.scheduler.start_links is not None:
+            begin = self.scheduler.start_links
+        state = begin(slots, n_channels, rng, horizon)
         _check_state(f"policy {self.name!r}", state)
         if self.aware is not None:
             if not means.knows(type(state)):
@@ -58,7 +87,7 @@ class Policy:
                     f"policy {self.name!r} needs its scheduler's means for +aa, but "
                     f"{type(state).__name__} registers no version of 'means': leave out +aa"
                 )
-            state = _aoi_aware.wrap(state, self.aware, n_clients, n_channels)
+            state = _aoi_aware.wrap(state, self.aware, slots, n_channels)
         pairing = self.matching.start(n_clients, lot=int(rng.random() * CLIENTS))
         _check_state(f"matching {self.matching_name!r}", pairing)
         return state, pairing

@@ -6,7 +6,6 @@ simulator inside its fused loop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,25 +127,6 @@ def broken_rule(policy: str, t: int, desk: Desk, alarm: int = -1) -> RuleError:
         rule = f"each client must get a channel of its own from 0 to {last}, or -1"
         given = shown(assignment)
     return RuleError(f"policy {policy!r} broke a rule in round {t}: {rule}, got {given}")
-
-
-def read_outcome(delivered: Any, n_clients: int) -> NDArray[np.int8]:
-    """Return acknowledgements in the form of ``Desk.outcome``, or raise `ParameterError`."""
-    values = delivered.tolist() if isinstance(delivered, np.ndarray) else delivered
-    codes = {True: 1, False: 0, None: -1, -1: -1}
-    try:
-        if isinstance(values, str | bytes | Mapping | Set):  # these have no order by client
-            raise TypeError
-        outcome = [codes[value] for value in values]
-    except (KeyError, TypeError):
-        raise ParameterError(
-            f"delivered must hold True, False or None (unknown) per client, got {shown(delivered)}"
-        ) from None
-    if len(outcome) != n_clients:
-        raise ParameterError(
-            f"delivered must have one entry per client, {n_clients}, got {len(outcome)}"
-        )
-    return np.array(outcome, np.int8)
 
 
 def read_contributions(contributions: Any, n_clients: int) -> NDArray[np.float64]:

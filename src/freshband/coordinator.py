@@ -6,74 +6,48 @@ import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from freshband._files import check_appendable, write_whole
-from freshband._jit import entry_point, explained, lend
-from freshband._packed import pack, unpack
+from freshband._jit import explained
 from freshband._policy import Policy, parse_policy
-from freshband._rounds import (
-    broken_rule,
-    observe_round,
-    open_desk,
-    plan_round,
-    read_contributions,
-    read_outcome,
-)
+from freshband._rounds import broken_rule, read_contributions
+from freshband._saving import read_coordinator, write_coordinator
 from freshband._seeding import Role, check_seed, generator
-from freshband.errors import FileError, FreshbandError, ParameterError, SequenceError, reason
+from freshband.errors import FileError, ParameterError, reason
+from freshband.fleet._acknowledgements import check_news, check_open, read_mask, read_news
+from freshband.fleet._learning import observe, plan
+from freshband.fleet._names import Name, Names
+from freshband.fleet._state import open_fleet
+from freshband.fleet.options import FleetOptions, Links, ProofOfLife, Silence, read_weights
 from freshband.matching.base import priorities_of
 from freshband.parameters import file_path, whole_number
 from freshband.schedulers.base import means
 from freshband.schedulers.oracle import Oracle
-from freshband.states import _arrays, _rebuild, reserve
+from freshband.states import enlarge, reserve
 
 __all__ = ["Coordinator"]
 
-_FORMAT: Final = "freshband coordinator 1"
 _ROOM: Final = 1024  # rounds reserved ahead at a time
-
-
-@entry_point
-def _plan(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> bool:
-    return plan_round(lend(scheduler), lend(matching), lend(desk), lend(rng), t)
-
-
-@entry_point
-def _observe(scheduler: Any, desk: Any, t: int) -> int:
-    for j in range(len(desk.assignment)):
-        if desk.assignment[j] < 0:  # a client without a channel sent nothing
-            desk.outcome[j] = -1
-    return observe_round(lend(scheduler), lend(desk), t)
-
-
-class _Problem(NamedTuple):
-    """The parameters that do not change during a run."""
-
-    n_clients: int
-    n_channels: int
-    seed: int
-    horizon: int | None
-    policy: Policy
-    run: int
 
 
 class Coordinator:
     """Plans each round and learns from acknowledgements.
 
     `plan` gives clients their channels and `observe` learns from acknowledgements. The coordinator
-    needs no channel statistics, survives restarts, and may be called from several threads.
+    needs no channel statistics, survives restarts, and may be called from several threads: each
+    call holds one lock.
 
     Parameters
     ----------
     policy : str or Policy
         ``scheduler[:preset][+token...]``, such as ``"glr-cucb"`` or ``"glr-cucb:paper+aa"``.
     n_clients : int >= 1
-        M.
-    n_channels : int >= n_clients
+        M; there may be more clients than channels.
+    n_channels : int >= 1
         N.
     seed : int >= 0, default 0
         The seed, which makes every choice reproducible.
@@ -84,17 +58,26 @@ class Coordinator:
     horizon : int >= 1, optional
         The number of rounds T, which only the literal ``:paper`` settings need.
     log : path, optional
-        A file to which one JSON line per round is appended: round, assignment, outcome, alarm.
+        A file to which a JSON line per observation is appended: round, assignment, outcome, alarm.
     scheduler : str or Policy, optional
         The old name of ``policy``.
+    weights, max_transmissions, links, max_delay, silence, proof_of_life : optional
+        What is assumed about the clients: see `freshband.fleet.FleetOptions`.
+    client_ids, channel_ids : sequence of str or int, optional
+        Names, which the log, errors, `join` and `leave` use; by default the numbers from 0.
 
     Examples
     --------
     >>> coordinator = Coordinator("glr-cucb", n_clients=2, n_channels=5, seed=0)
     >>> plan = coordinator.plan()  # a channel for each client
-    >>> coordinator.observe([True, None])  # client 1's acknowledgement was lost
+    >>> coordinator.observe([True, None])  # client 1's acknowledgement has not arrived yet
+    >>> coordinator.ages  # as far as the server knows, it was heard with probability 1/2
+    array([1. , 1.5])
+    >>> _ = coordinator.plan()
+    >>> coordinator.observe([False, True])
+    >>> coordinator.observe([None, False], round=1)  # one round late
     >>> coordinator.ages
-    array([1, 2])
+    array([2., 1.])
     """
 
     def __init__(
@@ -109,37 +92,68 @@ class Coordinator:
         horizon: int | None = None,
         log: str | os.PathLike[str] | None = None,
         scheduler: str | Policy | None = None,
+        weights: ArrayLike | None = None,
+        max_transmissions: int | None = None,
+        links: Links = "shared",
+        max_delay: int = 100,
+        silence: Silence = "random",
+        proof_of_life: ProofOfLife = "outcome",
+        client_ids: Sequence[Name] | None = None,
+        channel_ids: Sequence[Name] | None = None,
     ) -> None:
         if scheduler is not None and policy != "glr-cucb":
             raise ParameterError("scheduler is the old name of policy: give one of the two")
-        self._problem = _Problem(
-            n_clients=whole_number("n_clients", n_clients, at_least=1),
-            n_channels=whole_number("n_channels", n_channels, at_least=1),
-            seed=check_seed(seed),
-            horizon=None if horizon is None else whole_number("horizon", horizon, at_least=1),
-            policy=parse_policy(policy if scheduler is None else scheduler, options),
-            run=whole_number("run", run, at_least=0),
+        n_clients = whole_number("n_clients", n_clients, at_least=1)
+        n_channels = whole_number("n_channels", n_channels, at_least=1)
+        self._seed, self._run = check_seed(seed), whole_number("run", run, at_least=0)
+        self._horizon = None if horizon is None else whole_number("horizon", horizon, at_least=1)
+        self._policy = parse_policy(policy if scheduler is None else scheduler, options)
+        self._options = FleetOptions(
+            max_transmissions=max_transmissions,
+            links=links,
+            max_delay=max_delay,
+            silence=silence,
+            proof_of_life=proof_of_life,
         )
-        if self.n_channels < self.n_clients:
-            raise ParameterError(
-                f"n_channels must be >= n_clients = {self.n_clients}, got {self.n_channels}"
-            )
         if isinstance(self.policy.scheduler, Oracle):
             raise ParameterError(
                 "policy must learn from acknowledgements; 'oracle' sees the channels, "
                 "which only a simulation can show"
             )
+        if links == "differ" and not self.policy.learns_links:
+            raise ParameterError(
+                f"policy {self.policy.name!r} learns one success rate per channel; where links "
+                "differ, use 'bayes'"
+            )
         self._lock = threading.RLock()
+        self._clients = Names("client", n_clients, client_ids)
+        self._channels = Names("channel", n_channels, channel_ids)
         self._rng = generator(self.seed, Role.POLICY, self.run)
-        self._scheduler, self._matching = self.policy.start(
-            self.n_clients, self.n_channels, self._rng, self.horizon
-        )
-        links = self.policy.scheduler.client_scores
-        self._desk = open_desk(self.n_clients, self.n_channels, links)
-        self._round = 0  # rounds observed
+        self._start(self._rng)
+        self._fleet.weight[:] = read_weights(weights, n_clients)
+        self._left = np.zeros(n_clients, np.int64)  # the round in which a client left
+        self._members = np.ones(n_clients, np.int8)
+        self._round = 0  # rounds closed
         self._reserved = 0
         self._planned = False
         self._log = None if log is None else check_appendable(file_path("log", log))
+
+    def _start(self, rng: np.random.Generator) -> None:
+        """Allocate scheduler, matching and fleet for the present number of clients."""
+        options, most = self._options, self._options.most(self.n_clients, self.n_channels)
+        differ = options.links == "differ"
+        self._scheduler, self._matching = self.policy.start(
+            self.n_clients, self.n_channels, rng, self.horizon, most=most, links=differ
+        )
+        self._fleet = open_fleet(
+            self.n_clients,
+            self.n_channels,
+            most=most,
+            links=self.policy.scores_links(differ),
+            max_delay=options.max_delay,
+            silence=options.silence,
+            proof_of_life=options.proof_of_life,
+        )
 
     def __repr__(self) -> str:
         return (
@@ -151,60 +165,95 @@ class Coordinator:
         """Copy and pickle what `save` writes, between two rounds; the log is not included."""
         return Coordinator.from_bytes, (self.to_bytes(),)
 
+    # ---------------------------------------------------------------------------- properties
+
     @property
     def n_clients(self) -> int:
-        """Number of clients M."""
-        return self._problem.n_clients
+        """Number of clients M, those that left included until their number is used again."""
+        return self._clients.count
 
     @property
     def n_channels(self) -> int:
         """Number of channels N."""
-        return self._problem.n_channels
+        return self._channels.count
 
     @property
     def seed(self) -> int:
         """The seed of all choices."""
-        return self._problem.seed
+        return self._seed
 
     @property
     def run(self) -> int:
         """Which of the independent runs with this seed it is."""
-        return self._problem.run
+        return self._run
 
     @property
     def horizon(self) -> int | None:
         """Number of rounds T, if it was given."""
-        return self._problem.horizon
+        return self._horizon
 
     @property
     def policy(self) -> Policy:
         """Scheduler, AoI-aware rule and matching."""
-        return self._problem.policy
+        return self._policy
+
+    @property
+    def fleet_options(self) -> FleetOptions:
+        """What is assumed about the clients, without their weights."""
+        return self._options
+
+    @property
+    def client_ids(self) -> list[Name | None]:
+        """Ids of all clients; None where a client left."""
+        with self._lock:
+            return [self._clients[client] for client in range(self.n_clients)]
 
     @property
     def round(self) -> int:
-        """The number of rounds observed so far."""
+        """The number of rounds that are closed: observed, or followed by another plan."""
         with self._lock:
             return self._round
 
     @property
-    def ages(self) -> NDArray[np.int64]:
-        """Ages of the clients at the end of the last observed round (a copy)."""
+    def ages(self) -> NDArray[np.float64]:
+        """Expected ages of the clients at the end of the last closed round; NaN if it left."""
         with self._lock:
-            return self._desk.ages.copy()
+            ages = self._round - self._fleet.since + 1.0
+            return np.where(self._members == 1, ages, np.nan)
+
+    @property
+    def alive(self) -> NDArray[np.float64]:
+        """The probability that each client is still there (a copy)."""
+        with self._lock:
+            return self._fleet.doubts.alive.copy()
 
     @property
     def pending(self) -> NDArray[np.int64] | None:
-        """The plan whose outcome is not observed yet (a copy), or None."""
+        """The latest plan (a copy) if nothing of it has been observed, or None."""
         with self._lock:
-            return self._desk.assignment.copy() if self._planned else None
+            return self._assignment(self._round + 1) if self._planned else None
+
+    @property
+    def open_rounds(self) -> list[int]:
+        """Rounds with outcomes that are unknown and may still be observed, in ascending order."""
+        with self._lock:
+            sent = self._fleet.sent
+            return sorted(sent.round[(sent.round > 0) & (sent.unknown > 0)].tolist())
 
     @property
     def priorities(self) -> NDArray[np.float64] | None:
-        """Priorities of the clients in the last plan, equation (39); None without ``+priority``."""
-        found = np.zeros(self.n_clients)
+        """Priorities of the clients in the last plan, equation (39); None without ``+priority``.
+
+        NaN for clients that had no slot, because more are there than may send.
+        """
         with self._lock:
-            return found if priorities_of(self._matching, found) else None
+            found = np.zeros(len(self._fleet.served))
+            if not priorities_of(self._matching, found):
+                return None
+            served = self._fleet.served[: self._fleet.size[0]["slots"]]
+            spread = np.full(self.n_clients, np.nan)
+            spread[served] = found[: len(served)]
+            return spread
 
     @property
     def channel_means(self) -> NDArray[np.float64]:
@@ -214,65 +263,103 @@ class Coordinator:
             means(self._scheduler, found)
         return found
 
-    def plan(self, contributions: ArrayLike | None = None) -> NDArray[np.int64]:
-        """Return the channel of each client for the coming round, shape (n_clients,).
+    # ------------------------------------------------------------------------------- a round
 
-        -1 means no channel, which only user-defined matchings assign.
+    def plan(
+        self,
+        contributions: ArrayLike | None = None,
+        *,
+        present: ArrayLike | None = None,
+        available: ArrayLike | None = None,
+    ) -> NDArray[np.int64]:
+        """Return the channel of each client for the coming round, shape (n_clients,); -1 is idle.
+
+        Outcomes of earlier rounds may still be open: they can be observed later.
 
         Parameters
         ----------
         contributions : array of float >= 0, shape (n_clients,), optional
             The value of each client's update (33), from training; required with ``+priority``, and
             an error otherwise.
+        present : array of bool, shape (n_clients,), optional
+            Which clients can send; by default all, and those that fall silent are doubted.
+        available : array of bool, shape (n_channels,), optional
+            Which channels can be used; by default all. What is known of the others is kept.
 
         Raises
         ------
-        SequenceError
-            If the outcome of the last plan was not observed yet.
         RuleError
             If your own scheduler or matching chose channels that do not exist, or one twice.
         """
-        worth = self._read_contributions(contributions)
         with self._lock:
-            t = self._round + 1
-            if self._planned:
-                raise SequenceError(
-                    f"round {t} is already planned (see .pending): observe it first"
-                )
-            self._desk.priorities[:] = worth
-            if self._round >= self._reserved:  # arrays cannot grow in compiled code
+            fleet = self._fleet
+            worth = self._read_contributions(contributions)
+            here = read_mask("present", present, self.n_clients, "client")
+            usable = read_mask("available", available, self.n_channels, "channel")
+            t = self._round + 1 + self._planned
+            if t > self._reserved:  # arrays cannot grow in compiled code
                 self._scheduler = reserve(self._scheduler, _ROOM)
-                self._reserved = self._round + _ROOM
+                self._reserved = t - 1 + _ROOM
+            fleet.priorities[:] = worth
+            fleet.present[:] = self._members & here
+            fleet.available[:] = usable
+            if present is not None:  # the user knows who lives
+                fleet.doubts.alive[fleet.present == 1] = 1.0
+                fleet.doubts.heard[fleet.present == 1] = t - 1
+            closes, self._round, self._planned = self._planned, t - 1, False
             with explained(self.policy.name):
-                kept = _plan(self._scheduler, self._matching, self._desk, self._rng, t)
+                kept = plan(self._scheduler, self._matching, fleet, self._rng, t, closes)
             if not kept:
-                raise broken_rule(self.policy.name, t, self._desk)
+                raise broken_rule(self.policy.name, t, fleet.desk)
             self._planned = True
-            return self._desk.assignment.copy()
+            return self._assignment(t)
 
-    def _read_contributions(self, contributions: ArrayLike | None) -> NDArray[np.float64]:
+    def _assignment(self, t: int) -> NDArray[np.int64]:
+        """Return the plan of a round that is remembered."""
+        row = t % len(self._fleet.sent.round)
+        size = self._fleet.sent.size[row]
+        assignment = np.full(self.n_clients, -1, np.int64)
+        assignment[self._fleet.sent.client[row, :size]] = self._fleet.sent.channel[row, :size]
+        return assignment
+
+    def _read_contributions(self, contributions: ArrayLike | None) -> NDArray[np.float64] | float:
         if contributions is None:
             if self.policy.needs_contributions:
                 raise ParameterError(
                     f"{self.policy.name!r} ranks clients by their contributions: call "
                     "plan(contributions)"
                 )
-            return np.zeros(self.n_clients)
+            return 0.0
         if not self.policy.needs_contributions:
             raise ParameterError(
                 f"contributions are for '+priority' only; {self.policy.name!r} does not use them"
             )
         return read_contributions(contributions, self.n_clients)
 
-    def observe(self, delivered: ArrayLike | Sequence[bool | None]) -> int | None:
+    def observe(
+        self,
+        delivered: ArrayLike | Sequence[bool | None],
+        *,
+        round: int | None = None,
+        clients: ArrayLike | None = None,
+        teaches: ArrayLike | None = None,
+    ) -> int | None:
         """Learn which updates got through.
 
         Parameters
         ----------
         delivered : sequence of bool or None, shape (n_clients,)
-            True (or 1) delivered, False (or 0) lost, None (or -1) unknown, as when the
-            acknowledgement itself was lost: the client's age grows, and the learner ignores the
-            outcome. The entry of a client without a channel is ignored.
+            True (or 1) delivered, False (or 0) lost, None (or -1) not known yet: until it is, the
+            client's expected age is used. The entry of a client without a channel is ignored.
+        round : int >= 1, optional
+            The round in which they were sent, at most ``max_delay`` rounds ago; by default that of
+            the latest plan. A round may be observed in parts; contradictions are errors.
+        clients : array of int, optional
+            The numbers of the clients that ``delivered`` is about, in the same order; by default
+            all clients.
+        teaches : array of bool, optional
+            False where an update did not get through for a reason that says nothing about its
+            channel, such as one that was refused; by default all outcomes teach.
 
         Returns
         -------
@@ -282,40 +369,109 @@ class Coordinator:
         Raises
         ------
         SequenceError
-            If no plan is pending.
+            If no plan is pending, or the round is too old or not planned.
         FileError
             If the log cannot be written; then nothing is learnt, unless the disk filled up while
             the line was being written.
         """
         with self._lock:
-            if not self._planned:
-                raise SequenceError(f"nothing to observe: call plan() for round {self._round + 1}")
-            outcome = read_outcome(delivered, self.n_clients)
+            latest = self._round + self._planned
+            when = latest if round is None else whole_number("round", round, at_least=1)
+            sent, row = self._fleet.sent, when % len(self._fleet.sent.round)
+            check_open(sent, when, latest, self._planned, explicit=round is not None)
+            news = read_news(sent, row, delivered, self.n_clients, clients, teaches)
+            check_news(sent, row, news, self._clients)
             if self._log is None:
-                return self._learn(outcome)
+                return self._learn(when, row, news)
             try:
                 with self._log.open("a", encoding="utf-8") as log:  # on failure nothing is learnt
-                    alarm = self._learn(outcome)
-                    entry = {
-                        "round": self._round,
-                        "assignment": self._desk.assignment.tolist(),
-                        "outcome": [None if x < 0 else x for x in self._desk.outcome.tolist()],
-                        "alarm": alarm,
-                    }
-                    log.write(json.dumps(entry) + "\n")
+                    alarm = self._learn(when, row, news)
+                    log.write(json.dumps(self._log_entry(when, row, alarm)) + "\n")
             except OSError as error:
                 raise FileError(f"cannot write {self._log}: {reason(error)}") from None
             return alarm
 
-    def _learn(self, outcome: NDArray[np.int8]) -> int | None:
-        t = self._round + 1
-        self._desk.outcome[:] = outcome
+    def _learn(self, when: int, row: int, news: NDArray[np.int8]) -> int | None:
+        closes = self._planned and when == self._round + 1
+        t = self._round + closes
         with explained(self.policy.name):
-            alarm = int(_observe(self._scheduler, self._desk, t))
-        self._round, self._planned = t, False  # learnt, even if a rule was broken
+            alarm = int(observe(self._scheduler, self._fleet, t, row, news, closes))
+        self._round, self._planned = t, self._planned and not closes  # even if a rule was broken
         if not -1 <= alarm < self.n_channels:
-            raise broken_rule(self.policy.name, t, self._desk, alarm)
+            raise broken_rule(self.policy.name, t, self._fleet.desk, alarm)
         return None if alarm < 0 else alarm
+
+    def _log_entry(self, when: int, row: int, alarm: int | None) -> dict[str, Any]:
+        sent = self._fleet.sent
+        size = sent.size[row]
+        outcome = np.full(self.n_clients, -1)
+        outcome[sent.client[row, :size]] = np.minimum(sent.outcome[row, :size], 1)
+        entry = {
+            "round": when,
+            "assignment": self._assignment(when).tolist(),
+            "outcome": [None if x < 0 else x for x in outcome.tolist()],
+            "alarm": alarm,
+        }
+        named = {"clients": self._clients.to_list(), "channels": self._channels.to_list()}
+        return entry | {name: ids for name, ids in named.items() if ids is not None}
+
+    # ------------------------------------------------------------------------ joining, leaving
+
+    def join(self, client: Name | None = None, *, weight: float = 1.0) -> int:
+        """Add a client, whose age is 1; return its number, the index into plans from now on.
+
+        ``client`` is its id, by default its number. Numbers of clients that left are used again,
+        once no outcome of theirs can arrive any more.
+        """
+        with self._lock:
+            (share,) = read_weights([weight], 1)
+            free = np.flatnonzero(
+                (self._members == 0) & (self._left < self._round - self._options.max_delay)
+            )
+            number = int(free[0]) if len(free) else self.n_clients
+            most = self._options.most(number + 1, self.n_channels)
+            if (
+                number == self.n_clients
+                and not self.policy.grows
+                and most > self._fleet.size["most"]
+            ):
+                raise ParameterError(
+                    f"policy {self.policy.name!r} chooses sets of a fixed size: start it with the "
+                    "largest number of clients, and let those that are not there leave"
+                )
+            self._clients.enter(client, number)
+            if number == len(self._members):
+                self._enlarge()
+            fleet = self._fleet
+            self._members[number] = 1
+            fleet.weight[number] = share
+            fleet.since[number] = self._round
+            fleet.doubts.alive[number] = 1.0
+            fleet.doubts.heard[number] = self._round
+            return number
+
+    def _enlarge(self) -> None:
+        """Make room for one more client."""
+        scheduler, matching, fleet = self._scheduler, self._matching, self._fleet
+        self._start(np.random.default_rng(0))  # the run's own numbers are not used up
+        most, slots = self._fleet.size["most"].copy(), self._fleet.served.copy()
+        self._scheduler = enlarge(self._scheduler, scheduler)
+        self._matching = enlarge(self._matching, matching)
+        self._fleet = enlarge(self._fleet, fleet)
+        self._fleet.size["most"] = most
+        self._fleet.served[:] = slots
+        self._members = np.append(self._members, np.int8(0))
+        self._left = np.append(self._left, 0)
+
+    def leave(self, client: Name) -> None:
+        """Remove a client by its id: it gets no channel and counts no more."""
+        with self._lock:
+            number = self._clients.number(client)
+            self._clients.remove(number)
+            self._members[number] = 0
+            self._left[number] = self._round + self._planned
+
+    # --------------------------------------------------------------------------------- saving
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything needed to continue to one file, completely or not at all.
@@ -326,28 +482,7 @@ class Coordinator:
 
     def to_bytes(self) -> bytes:
         """Return what `save` writes."""
-        with self._lock:
-            header, held = self._snapshot()
-        return pack(_FORMAT, header, held)
-
-    def _snapshot(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return a header and copies of all arrays, taken at the same time."""
-        states = {"desk": self._desk, "scheduler": self._scheduler, "matching": self._matching}
-        header = {
-            **self._problem._asdict(),
-            "policy": self.policy.name,
-            "options": self.policy.options,
-            "round": self._round,
-            "reserved": self._reserved,
-            "planned": self._planned,
-            "rng": self._rng.bit_generator.state,
-        }
-        held = {
-            f"{part}.{name}": array.copy()
-            for part, state in states.items()
-            for name, array in _arrays(state)
-        }
-        return header, held
+        return write_coordinator(self)
 
     @classmethod
     def load(
@@ -370,30 +505,4 @@ class Coordinator:
     @classmethod
     def from_bytes(cls, data: bytes, source: str = "the data") -> Coordinator:
         """Return the coordinator `to_bytes` wrote; ``source`` names it in errors."""
-        header, held = unpack(_FORMAT, data, source)
-        try:
-            self = cls(
-                header["policy"],
-                header["n_clients"],
-                header["n_channels"],
-                header["seed"],
-                run=header.get("run", 0),
-                options=header["options"],
-                horizon=header["horizon"],
-            )
-            self._restore(header, held)
-        except KeyError as error:
-            raise FileError(f"cannot restore {source}: it lacks {error}") from None
-        except (FreshbandError, TypeError, ValueError) as error:
-            raise FileError(f"cannot restore {source}: {reason(error)}") from None
-        return self
-
-    def _restore(self, header: Mapping[str, Any], held: Mapping[str, NDArray[Any]]) -> None:
-        self._scheduler = _rebuild(self._scheduler, held, "scheduler.")
-        self._matching = _rebuild(self._matching, held, "matching.")
-        self._desk = _rebuild(self._desk, held, "desk.")
-        self._round, self._planned = int(header["round"]), bool(header["planned"])
-        # Reserve the same room as the saved run: growing in other rounds could change rounding.
-        self._reserved = int(header["reserved"])
-        self._scheduler = reserve(self._scheduler, max(0, self._reserved - self._round))
-        self._rng.bit_generator.state = header["rng"]
+        return read_coordinator(cls, data, source)

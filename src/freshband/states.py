@@ -38,6 +38,14 @@ def not_saved(state_type: type, *fields: str) -> None:
     _derived[state_type] = fields
 
 
+_newer: dict[type, tuple[str, ...]] = {}
+
+
+def newer(state_type: type, *fields: str) -> None:
+    """Declare fields that states saved by earlier versions lack; they keep their first values."""
+    _newer[state_type] = fields
+
+
 def _grown(array: np.ndarray, axis: int, more: int) -> np.ndarray:
     """Return a zero-padded copy with ``more`` places at the end of one axis."""
     shape = list(array.shape)
@@ -84,17 +92,32 @@ def _nested(state: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
 
 def _rebuild(state: State, saved: Mapping[str, np.ndarray], prefix: str = "") -> State:
     """Return ``state`` with its arrays replaced by those ``saved`` under the same paths."""
-    derived = _derived.get(type(state), ())
+    derived, added = _derived.get(type(state), ()), _newer.get(type(state), ())
     fields: dict[str, Any] = {}
     for name, part in _fields(state):
         if _is_state(part):
             fields[name] = _rebuild(part, saved, f"{prefix}{name}.")
-        elif name not in derived:
+        elif name not in derived and not (name in added and prefix + name not in saved):
             array = _as_records(saved.get(prefix + name), part)
             if array is None or array.dtype != part.dtype or not _holds(array, part):
                 raise FileError(f"saved state does not fit this problem at {prefix + name!r}")
             fields[name] = np.asarray(array, order="C")
     return cast(State, state._replace(**fields))  # type: ignore[attr-defined]
+
+
+def enlarge(fresh: State, state: State) -> State:
+    """Return a state of a larger problem, ``fresh``, that knows all that ``state`` knows.
+
+    Arrays of the two have the same number of axes; old entries go to the front of the new ones.
+    """
+    fields: dict[str, Any] = {}
+    for (name, new), (_, old) in zip(_fields(fresh), _fields(state), strict=True):
+        if _is_state(new):
+            fields[name] = enlarge(new, old)
+        else:
+            fields[name] = new.copy()
+            fields[name][tuple(slice(length) for length in old.shape)] = old
+    return cast(State, fresh._replace(**fields))  # type: ignore[attr-defined]  # a NamedTuple
 
 
 def _check_state(owner: str, state: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Any
 
 from tests.reference.ordering import best_first, oldest_first
@@ -38,9 +38,13 @@ def most_weight(ages: Any, scores: Any, chosen: Any) -> float:
     )
 
 
-def most_weight_over_links(urgency: Any, scores: Any, channels: Any) -> float:
-    """Maximum of sum urgency_i score_ik over all assignments of channels, by trying them."""
+def most_weight_over_links(
+    urgency: Any, scores: Any, clients: Any, channels: Any, most: int
+) -> float:
+    """Maximum of sum urgency_i score_ik over all sets of as many pairs as possible, by trying."""
+    n_pairs = min(len(clients), len(channels), most)
     return max(
-        sum(u * row[k] for u, row, k in zip(urgency, scores, assignment, strict=True))
-        for assignment in permutations(channels, len(urgency))
+        sum(urgency[j] * scores[j][k] for j, k in zip(who, where, strict=True))
+        for who in combinations(clients, n_pairs)
+        for where in permutations(channels, n_pairs)
     )

@@ -20,63 +20,105 @@ def _cost(urgency: float, score: float) -> float:
 
 
 @cold
-def assign(urgency: Any, scores: Any, clients: Any, channels: Any, assignment: Any) -> None:
-    """Give each client one of the channels such that the sum of urgency times score is largest.
+def assign(
+    urgency: Any, scores: Any, clients: Any, channels: Any, most: int, assignment: Any
+) -> None:
+    """Pair clients with channels such that the sum of urgency times score is largest.
 
-    The Hungarian method: clients enter one by one, each along the shortest augmenting path with
-    respect to prices of channels and clients (Jonker and Volgenant), in O(M^2 K) steps.
+    There are as many pairs as clients, channels and ``most`` allow, whatever the signs of scores.
+    The smaller side is matched to the larger in O(K^2 L) steps, with K members in the smaller and L
+    in the larger.
 
     Parameters
     ----------
     urgency : float64 array, shape (M,)
     scores : float64 array, shape (M, N)
-    clients : int64 array, shape (M,)
-        All clients, in the order in which they enter; the order decides between equal assignments.
-    channels : int64 array, shape (K,), K >= M
+    clients : int64 array, shape (m,)
+        Those who may send; their order decides between equal assignments.
+    channels : int64 array, shape (c,)
+        Those that may be used.
+    most : int
+        The largest number of pairs.
     assignment : int64 array, shape (M,)
-        Filled with a channel per client.
+        Filled with the channels of clients that get one; the others keep what they have.
 
     Examples
     --------
     >>> scores = np.array([[0.9, 0.8], [0.9, 0.1]])
     >>> assignment = np.full(2, -1)
-    >>> assign(np.array([2.0, 1.0]), scores, np.arange(2), np.arange(2), assignment)
+    >>> assign(np.array([2.0, 1.0]), scores, np.arange(2), np.arange(2), 2, assignment)
     >>> assignment.tolist()  # 2 x 0.8 + 0.9 is more than 2 x 0.9 + 0.1
     [1, 0]
+    >>> assignment[:] = -1
+    >>> assign(np.array([2.0, 1.0]), scores, np.arange(2), np.arange(2), 1, assignment)
+    >>> assignment.tolist()
+    [0, -1]
     """
-    end = len(channels)  # the place of the client that enters
-    holder = np.full(end + 1, -1)  # position in ``clients`` of the client that holds a channel
-    price, wealth = np.zeros(end + 1), np.zeros(len(clients))
-    slack, via = np.zeros(end), np.zeros(end, np.int64)
-    for entering in range(len(clients)):
-        reached = np.zeros(end + 1, np.bool_)
+    by_client = len(clients) <= len(channels)
+    rows, columns = (clients, channels) if by_client else (channels, clients)
+    spare = max(0, len(rows) - most)  # rows without a pair hold one of as many empty columns
+    if spare > 0:  # of equal rows, those that enter last are paired
+        rows = rows[::-1]
+    n_columns = len(columns)
+    costs = np.empty((len(rows), n_columns + spare))
+    least, largest = 0.0, 0.0
+    for row in range(len(rows)):
+        for column in range(n_columns):
+            client, channel = rows[row], columns[column]
+            if not by_client:
+                client, channel = channel, client
+            cost = _cost(urgency[client], scores[client, channel])
+            costs[row, column] = cost
+            least, largest = min(least, cost), max(largest, cost)
+    costs[:, n_columns:] = least - max(largest, -least) - 1.0  # below all: none stays empty
+    holder = _match_rows(costs)
+    for column in range(n_columns):
+        if holder[column] >= 0:
+            client, channel = rows[holder[column]], columns[column]
+            if not by_client:
+                client, channel = channel, client
+            assignment[client] = channel
+
+
+@cold
+def _match_rows(costs: Any) -> Any:
+    """Return the row that each column holds, or -1, if all rows are matched at the least cost.
+
+    The Hungarian method: rows enter one by one, each along the shortest augmenting path with
+    respect to prices of columns and of rows (Jonker and Volgenant).
+    """
+    n_rows, end = costs.shape  # the column ``end`` is the place of the row that enters
+    holder, via = np.full(end + 1, -1), np.zeros(end, np.int64)
+    price, wealth = np.zeros(end + 1), np.zeros(n_rows)
+    slack, reached = np.zeros(end), np.zeros(end + 1, np.bool_)
+    path = np.zeros(n_rows + 1, np.int64)  # the columns reached, in order
+    for entering in range(n_rows):
+        reached[:] = False
         slack[:] = math.inf
         holder[end] = entering
-        place = end
+        place, step, length = end, 0.0, 0
         while holder[place] >= 0:
             reached[place] = True
-            held_by = holder[place]
-            client = clients[held_by]
-            step, nearest = math.inf, end
+            path[length] = place
+            length += 1
+            row = holder[place]
+            nearest, shortest = end, math.inf
             for k in range(end):
                 if not reached[k]:
-                    cost = _cost(urgency[client], scores[client, channels[k]])
-                    distance = cost - wealth[held_by] - price[k]
-                    if distance < slack[k]:
-                        slack[k] = distance
+                    left = slack[k] - step
+                    distance = costs[row, k] - wealth[row] - price[k]
+                    if distance < left:
+                        left = distance
                         via[k] = place
-                    if slack[k] < step:
-                        step, nearest = slack[k], k
-            for k in range(end + 1):
-                if reached[k]:
-                    wealth[holder[k]] += step
-                    price[k] -= step
-                elif k < end:
-                    slack[k] -= step
+                    slack[k] = left
+                    if left < shortest:
+                        shortest, nearest = left, k
+            step = shortest
+            for k in path[:length]:
+                wealth[holder[k]] += step
+                price[k] -= step
             place = nearest
         while place != end:
             holder[place] = holder[via[place]]
             place = via[place]
-    for k in range(end):
-        if holder[k] >= 0:
-            assignment[clients[holder[k]]] = channels[k]
+    return holder[:end]

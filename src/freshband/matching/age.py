@@ -11,14 +11,18 @@ from freshband.matching.base import (
     pairs_ranks,
     rank_clients,
     register,
+    serve,
+    serves_urgent,
     sort_clients,
     write_urgency,
 )
 from freshband.parameters import Parameters
+from freshband.ranking import CLIENTS, take_best
 
 __all__ = ["Age"]
 
 
+@serves_urgent
 @pairs_ranks
 class _AgeState(NamedTuple):
     """The clients in order."""
@@ -32,11 +36,15 @@ def _rank_clients(matching: _AgeState, t: int, ages: Any, priorities: Any) -> No
     sort_clients(ages, t, matching.lot[0], matching.clients)
 
 
+@serve.register(_AgeState)
+def _serve(matching: _AgeState, t: int, ages: Any, priorities: Any, rng: Any, served: Any) -> None:
+    take_best(ages, t + CLIENTS + matching.lot[0], served)
+
+
 @write_urgency.register(_AgeState)
-def _write_urgency(matching: _AgeState, ages: Any, out: Any) -> bool:
+def _write_urgency(matching: _AgeState, ages: Any, out: Any) -> None:
     for j in range(len(out)):
         out[j] = ages[j] * (ages[j] + 1.0)
-    return True
 
 
 @register("age")

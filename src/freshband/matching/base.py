@@ -18,6 +18,7 @@ from freshband.ranking import CLIENTS, sort_by, take_best
 __all__ = [
     "Matching",
     "match",
+    "match_links",
     "pairs_ranks",
     "priorities_of",
     "rank_channels",
@@ -25,6 +26,7 @@ __all__ = [
     "register",
     "registry",
     "serve",
+    "serves_urgent",
     "sort_clients",
     "write_urgency",
 ]
@@ -89,11 +91,39 @@ def match(
     """
 
 
+@verb
+def match_links(
+    matching: Any,
+    t: int,
+    chosen: Any,
+    scores: Any,
+    ages: Any,
+    priorities: Any,
+    most: int,
+    rng: Any,
+    assignment: Any,
+) -> None:
+    """Give channels to clients of which at most ``most`` may send, where links are scored.
+
+    ``chosen`` holds all channels that can be used, any number; ``ages``, shape (M,), are 0 for
+    absent clients. By default the clients that may send, as `serve` has it, go to the channels
+    whose scores, summed over the clients, are best.
+    """
+    here = 0
+    for client in range(len(ages)):
+        here += ages[client] > 0.0
+    sending = min(min(here, most), len(chosen))
+    served = np.zeros(sending, np.int64)
+    serve(matching, t, ages, priorities, rng, served)
+    rank_channels(matching, t, scores, rng, chosen)
+    for rank in range(sending):
+        assignment[served[rank]] = chosen[rank]
+
+
 def pairs_ranks(state_type: _StateType) -> _StateType:
     """Give the client of rank r the channel of rank r (class decorator).
 
-    The state has a field ``clients``, shape (M,), and registers `rank_clients`. Where links differ
-    and it registers `write_urgency`, the sum of urgency times score is maximised instead.
+    The state has a field ``clients``, shape (M,), and registers `rank_clients`.
     """
     match.register(state_type)(_pair_ranks)
     return state_type
@@ -109,14 +139,47 @@ def _pair_ranks(
     rng: Any,
     assignment: Any,
 ) -> None:
+    if len(scores) > 1:
+        match_links(matching, t, chosen, scores, ages, priorities, len(ages), rng, assignment)
+        return
     rank_channels(matching, t, scores, rng, chosen)
     rank_clients(matching, t, ages, priorities)
-    if len(scores) > 1 and serve_urgent(
-        matching, matching.clients[: len(ages)], chosen, scores, ages, len(ages), assignment
-    ):
-        return
     for rank in range(len(chosen)):
         assignment[matching.clients[rank]] = chosen[rank]
+
+
+def serves_urgent(state_type: _StateType) -> _StateType:
+    """Maximise the sum of urgency times score where links are scored (class decorator).
+
+    The state has a field ``clients``, shape (M,), and registers `rank_clients`, which decides
+    between equal assignments, and `write_urgency`.
+    """
+    match_links.register(state_type)(_serve_urgent)
+    return state_type
+
+
+@cold
+def _serve_urgent(
+    matching: Any,
+    t: int,
+    chosen: Any,
+    scores: Any,
+    ages: Any,
+    priorities: Any,
+    most: int,
+    rng: Any,
+    assignment: Any,
+) -> None:
+    rank_clients(matching, t, ages, priorities)
+    ranked = matching.clients.copy()
+    here = 0
+    for rank in range(len(ages)):
+        if ages[ranked[rank]] > 0.0:
+            ranked[here] = ranked[rank]
+            here += 1
+    urgency = np.zeros(len(ages))
+    write_urgency(matching, ages, urgency)
+    assign(urgency, scores, ranked[:here], chosen, most, assignment)
 
 
 @verb
@@ -134,9 +197,8 @@ def rank_clients(matching: Any, t: int, ages: Any, priorities: Any) -> None:
 
 
 @verb
-def write_urgency(matching: Any, ages: Any, out: Any) -> bool:
-    """Write the urgency of each client, shape (M,); return whether this matching uses it."""
-    return False
+def write_urgency(matching: Any, ages: Any, out: Any) -> None:
+    """Write the urgency of each client, shape (M,): see `serves_urgent`."""
 
 
 @verb
@@ -165,21 +227,6 @@ def _sort_by_sums(scores: Any, t: int, chosen: Any) -> None:
         for channel in range(len(sums)):
             sums[channel] += scores[j, channel]
     sort_by(sums, t, chosen)
-
-
-@cold
-def serve_urgent(
-    matching: Any, clients: Any, chosen: Any, scores: Any, ages: Any, most: int, assignment: Any
-) -> bool:
-    """Maximise the sum of urgency times score with at most ``most`` of these clients.
-
-    Returns False if the matching does not use urgency.
-    """
-    urgency = np.zeros(len(ages))
-    if not write_urgency(matching, ages, urgency):
-        return False
-    assign(urgency, scores, clients, chosen, most, assignment)
-    return True
 
 
 @verb

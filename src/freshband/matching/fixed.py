@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband.matching.base import pairs_ranks, register
+from freshband.matching.base import pairs_ranks, register, serve
 from freshband.parameters import Parameters
 from freshband.states import not_saved
 
@@ -24,12 +24,25 @@ class _FixedState(NamedTuple):
 not_saved(_FixedState, "clients")
 
 
+@serve.register(_FixedState)
+def _serve(
+    matching: _FixedState, t: int, ages: Any, priorities: Any, rng: Any, served: Any
+) -> None:
+    client, filled = 0, 0
+    while filled < len(served):
+        if ages[client] > 0.0:
+            served[filled] = client
+            filled += 1
+        client += 1
+
+
 @register("fixed")
 @final
 class Fixed(Parameters):
     """Client j always gets the j-th ranked channel.
 
     The assignment of equation (27) in the proof of Lemma 3: unfair, and only for comparison.
+    With more clients than channels the last clients never send.
 
     Notes
     -----

@@ -14,10 +14,13 @@ from freshband.matching.base import (
     priorities_of,
     rank_clients,
     register,
+    serve,
+    serves_urgent,
     sort_clients,
     write_urgency,
 )
 from freshband.parameters import Parameters
+from freshband.ranking import CLIENTS, take_best
 from freshband.states import record
 
 __all__ = ["Priority"]
@@ -26,6 +29,7 @@ _SCALES = ("sum", "none", "running_max", "minmax")
 _PEAKS = np.dtype([(name, np.float64) for name in ("spread", "age", "worth")])
 
 
+@serves_urgent
 @pairs_ranks
 class _PriorityState(NamedTuple):
     """Running maxima, and the clients in order; W is the window, at least 1."""
@@ -72,8 +76,9 @@ def _write_contributions(matching: Any, t: int, contributions: Any) -> None:
         matching.priority[j] = worth
 
 
-@rank_clients.register(_PriorityState)
-def _rank_clients(matching: _PriorityState, t: int, ages: Any, priorities: Any) -> None:
+@kernel
+def _write_priorities(matching: Any, t: int, ages: Any, priorities: Any) -> None:
+    """Write the priorities, equation (39)."""
     n_clients = len(ages)
     total, oldest = 0.0, 0.0
     for j in range(n_clients):
@@ -90,7 +95,23 @@ def _rank_clients(matching: _PriorityState, t: int, ages: Any, priorities: Any) 
     for j in range(n_clients):
         worth = matching.priority[j]
         matching.priority[j] = (1.0 - beta) * worth + beta * (ages[j] / oldest_ever)
-    sort_clients(matching.priority, t, matching.lot[0], matching.clients)
+
+
+@rank_clients.register(_PriorityState)
+def _rank_clients(matching: _PriorityState, t: int, ages: Any, priorities: Any) -> None:
+    _write_priorities(matching, t, ages, priorities)
+    sort_clients(matching.priority[: len(ages)], t, matching.lot[0], matching.clients)
+
+
+@serve.register(_PriorityState)
+def _serve(
+    matching: _PriorityState, t: int, ages: Any, priorities: Any, rng: Any, served: Any
+) -> None:
+    _write_priorities(matching, t, ages, priorities)
+    for client in range(len(ages)):
+        if ages[client] == 0.0:  # absent
+            matching.priority[client] = -1.0
+    take_best(matching.priority, t + CLIENTS + matching.lot[0], served)
 
 
 @priorities_of.register(_PriorityState)
@@ -101,8 +122,8 @@ def _priorities(matching: _PriorityState, out: Any) -> bool:
 
 
 @write_urgency.register(_PriorityState)
-def _write_urgency(matching: _PriorityState, ages: Any, out: Any) -> bool:
-    return priorities_of(matching, out)  # type: ignore[no-any-return]
+def _write_urgency(matching: _PriorityState, ages: Any, out: Any) -> None:
+    priorities_of(matching, out)
 
 
 @register("priority")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband.matching.base import pairs_ranks, rank_channels, register
+from freshband.matching.base import pairs_ranks, rank_channels, register, serve
 from freshband.parameters import Parameters
 from freshband.ranking import draw_to_front
 from freshband.states import not_saved
@@ -30,6 +30,22 @@ def _rank_channels(
     matching: _RandomMatchingState, t: int, scores: Any, rng: Any, chosen: Any
 ) -> None:
     draw_to_front(chosen, rng, 0, len(chosen))
+
+
+@serve.register(_RandomMatchingState)
+def _serve(
+    matching: _RandomMatchingState, t: int, ages: Any, priorities: Any, rng: Any, served: Any
+) -> None:
+    left = 0
+    for client in range(len(ages)):
+        left += ages[client] > 0.0
+    filled = 0
+    for client in range(len(ages)):  # Knuth's algorithm S: every subset is equally likely
+        if ages[client] > 0.0:
+            if rng.random() * left < len(served) - filled:
+                served[filled] = client
+                filled += 1
+            left -= 1
 
 
 @register("random")

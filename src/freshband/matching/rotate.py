@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband.matching.base import pairs_ranks, rank_clients, register
+from freshband.matching.base import pairs_ranks, rank_clients, register, serve
 from freshband.parameters import Parameters
 from freshband.states import not_saved
 
@@ -26,9 +26,21 @@ not_saved(_RotateState, "clients")
 
 @rank_clients.register(_RotateState)
 def _rank_clients(matching: _RotateState, t: int, ages: Any, priorities: Any) -> None:
-    n_clients = len(matching.clients)
+    n_clients = len(ages)
     for j in range(n_clients):
         matching.clients[(j + 1 + t) % n_clients] = j
+
+
+@serve.register(_RotateState)
+def _serve(
+    matching: _RotateState, t: int, ages: Any, priorities: Any, rng: Any, served: Any
+) -> None:
+    client, filled = t * len(served) % len(ages), 0
+    while filled < len(served):
+        if ages[client] > 0.0:
+            served[filled] = client
+            filled += 1
+        client = (client + 1) % len(ages)
 
 
 @register("rotate")
@@ -43,7 +55,8 @@ class Rotate(Parameters):
     -----
     **Deviations.** Clients and rounds count from 1 and "0-th largest" is read as the largest.
     The cycle runs through a list sorted by quality, so a client gets all bad channels in a row;
-    with many clients that is worse than a random matching (erratum E6).
+    with many clients that is worse than a random matching (erratum E6). With more clients than
+    channels they take turns in the order of their numbers.
 
     Examples
     --------

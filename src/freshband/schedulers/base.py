@@ -55,11 +55,14 @@ class Scheduler(Protocol):
         The matching of each preset whose matching is not ``age``.
     client_scores : bool, default False
         Whether `score` writes a row per client, shape (M, N), because links differ.
+    grows : bool, default True
+        Whether the number of channels to choose may become larger after the start.
     """
 
     presets: ClassVar[Presets]
     matchings: ClassVar[Matchings]
     client_scores: ClassVar[bool]
+    grows: ClassVar[bool]
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
@@ -105,6 +108,7 @@ registry: Registry[Any] = Registry(
         "presets": {},
         "matchings": {},
         "client_scores": False,
+        "grows": True,
         "start_links": None,
         "refuses": lambda scheduler, aware: None,
     },

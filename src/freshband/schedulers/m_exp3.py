@@ -326,6 +326,7 @@ class MExp3(Parameters):
     Comput. 2002.
     """
 
+    grows: ClassVar[bool] = False
     presets: ClassVar[Presets] = {
         "paper": {"gamma": "paper", "reward_scale": "none", "share": 0.0, "discount": None},
     }

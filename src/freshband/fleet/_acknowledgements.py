@@ -1,0 +1,109 @@
+"""Acknowledgements as users give them: read, and compared with what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freshband.errors import ParameterError, SequenceError, shown
+from freshband.fleet._names import Names
+from freshband.fleet._state import DELIVERED, LOST, MUTE, UNKNOWN, Sent
+
+_WORDS = {LOST: "lost", DELIVERED: "delivered", MUTE: "lost"}
+
+
+def read_mask(name: str, mask: Any, count: int, what: str) -> NDArray[np.int8] | int:
+    """Return a mask as 0 and 1, or raise `ParameterError`; None means 1 everywhere."""
+    if mask is None:
+        return 1
+    flags = np.asarray(mask)
+    whole = flags.dtype.kind in "iu" and ((flags == 0) | (flags == 1)).all()
+    if flags.shape != (count,) or not (flags.dtype.kind == "b" or whole):
+        raise ParameterError(
+            f"{name} must hold True or False per {what}, {count} in all, got {shown(mask)}"
+        )
+    return flags.astype(np.int8)
+
+
+def read_outcome(delivered: Any, n_clients: int) -> NDArray[np.int8]:
+    """Return acknowledgements as 1, 0 and -1 (unknown), or raise `ParameterError`."""
+    if isinstance(delivered, np.ndarray) and delivered.dtype.kind in "bi" and delivered.ndim == 1:
+        whole = delivered.astype(np.int8)
+        if ((whole == delivered) & (whole >= UNKNOWN) & (whole <= DELIVERED)).all():
+            return _of_length(whole, n_clients)
+    values = delivered.tolist() if isinstance(delivered, np.ndarray) else delivered
+    codes = {True: 1, False: 0, None: -1, -1: -1}
+    try:
+        if isinstance(values, str | bytes | Mapping | Set):  # these have no order by client
+            raise TypeError
+        outcome = [codes[value] for value in values]
+    except (KeyError, TypeError):
+        raise ParameterError(
+            f"delivered must hold True, False or None (unknown) per client, got {shown(delivered)}"
+        ) from None
+    return _of_length(np.array(outcome, np.int8), n_clients)
+
+
+def _of_length(outcome: NDArray[np.int8], n_clients: int) -> NDArray[np.int8]:
+    if len(outcome) != n_clients:
+        raise ParameterError(
+            f"delivered must have one entry per client, {n_clients}, got {len(outcome)}"
+        )
+    return outcome
+
+
+def read_news(
+    sent: Sent, row: int, delivered: Any, n_clients: int, clients: Any, teaches: Any
+) -> NDArray[np.int8]:
+    """Return the outcome of each transmission in a row of ``sent``; see `Coordinator.observe`."""
+    senders = sent.client[row, : sent.size[row]]
+    if clients is None:
+        outcome = read_outcome(delivered, n_clients)
+        where = np.arange(n_clients) if teaches is not None else None
+    else:
+        where = np.asarray(clients)
+        if where.ndim != 1 or where.dtype.kind not in "iu" or len(np.unique(where)) != len(where):
+            raise ParameterError(f"clients must be different numbers, got {shown(clients)}")
+        if len(where) and not (where.min() >= 0 and where.max() < n_clients):
+            raise ParameterError(
+                f"clients must be numbers from 0 to {n_clients - 1}, got {shown(clients)}"
+            )
+        given = read_outcome(delivered, len(where))
+        outcome = np.full(n_clients, UNKNOWN, np.int8)
+        outcome[where] = given
+    if teaches is not None:
+        quiet = 1 - read_mask("teaches", teaches, len(where), "outcome")
+        quiet = where[(quiet == 1) & (outcome[where] == LOST)]
+        outcome[quiet] = MUTE
+    return np.ascontiguousarray(outcome[senders])
+
+
+def check_open(sent: Sent, when: int, latest: int, planned: bool, *, explicit: bool) -> None:
+    """Raise `SequenceError` if a round cannot be observed."""
+    row = when % len(sent.round)
+    if not explicit and not planned and (latest == 0 or sent.unknown[row] == 0):
+        raise SequenceError(f"nothing to observe: call plan() for round {latest + 1}")
+    if when > latest:
+        raise SequenceError(f"round {when} is not planned yet; the latest is {latest}")
+    if sent.round[row] != when:
+        raise SequenceError(
+            f"round {when} is over: outcomes may be at most max_delay = {len(sent.round) - 1} "
+            f"rounds late, and the latest round is {latest}"
+        )
+
+
+def check_news(sent: Sent, row: int, news: NDArray[np.int8], names: Names) -> None:
+    """Remove what is known already from the news; a contradiction raises `ParameterError`."""
+    known = sent.outcome[row, : len(news)]
+    wrong = np.flatnonzero((known != UNKNOWN) & (news != UNKNOWN) & ((known == 1) != (news == 1)))
+    if len(wrong):
+        entry = wrong[0]
+        name = names[int(sent.client[row, entry])]
+        raise ParameterError(
+            f"the outcome of client {name!r} in round {sent.round[row]} is known: it was "
+            f"{_WORDS[int(known[entry])]}, got {_WORDS[int(news[entry])]}"
+        )
+    news[known != UNKNOWN] = UNKNOWN
