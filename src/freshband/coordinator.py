@@ -21,7 +21,7 @@ from freshband.errors import FileError, ParameterError, reason
 from freshband.fleet._acknowledgements import check_news, check_open, read_mask, read_news
 from freshband.fleet._learning import observe, plan
 from freshband.fleet._names import Name, Names
-from freshband.fleet._state import open_fleet
+from freshband.fleet._state import LOST, UNKNOWN, open_fleet
 from freshband.fleet.options import FleetOptions, Links, ProofOfLife, Silence, read_weights
 from freshband.matching.base import priorities_of
 from freshband.parameters import file_path, whole_number
@@ -151,7 +151,6 @@ class Coordinator:
             most=most,
             links=self.policy.scores_links(differ),
             max_delay=options.max_delay,
-            silence=options.silence,
             proof_of_life=options.proof_of_life,
         )
 
@@ -250,7 +249,7 @@ class Coordinator:
             found = np.zeros(len(self._fleet.served))
             if not priorities_of(self._matching, found):
                 return None
-            served = self._fleet.served[: self._fleet.size[0]["slots"]]
+            served = self._fleet.served[: self._fleet.slots[0]]
             spread = np.full(self.n_clients, np.nan)
             spread[served] = found[: len(served)]
             return spread
@@ -296,7 +295,12 @@ class Coordinator:
             worth = self._read_contributions(contributions)
             here = read_mask("present", present, self.n_clients, "client")
             usable = read_mask("available", available, self.n_channels, "channel")
-            t = self._round + 1 + self._planned
+            if self._planned:
+                self._learn(self._round + 1, self._news(self._round + 1, UNKNOWN))
+            t = self._round + 1
+            if self._options.silence == "loss" and t > self._options.max_delay + 1:
+                oldest = t - self._options.max_delay - 1
+                self._learn(oldest, self._news(oldest, LOST))
             if t > self._reserved:  # arrays cannot grow in compiled code
                 self._scheduler = reserve(self._scheduler, _ROOM)
                 self._reserved = t - 1 + _ROOM
@@ -306,9 +310,8 @@ class Coordinator:
             if present is not None:  # the user knows who lives
                 fleet.doubts.alive[fleet.present == 1] = 1.0
                 fleet.doubts.heard[fleet.present == 1] = t - 1
-            closes, self._round, self._planned = self._planned, t - 1, False
             with explained(self.policy.name):
-                kept = plan(self._scheduler, self._matching, fleet, self._rng, t, closes)
+                kept = plan(self._scheduler, self._matching, fleet, self._rng, t)
             if not kept:
                 raise broken_rule(self.policy.name, t, fleet.desk)
             self._planned = True
@@ -382,16 +385,23 @@ class Coordinator:
             news = read_news(sent, row, delivered, self.n_clients, clients, teaches)
             check_news(sent, row, news, self._clients)
             if self._log is None:
-                return self._learn(when, row, news)
+                return self._learn(when, news)
             try:
                 with self._log.open("a", encoding="utf-8") as log:  # on failure nothing is learnt
-                    alarm = self._learn(when, row, news)
+                    alarm = self._learn(when, news)
                     log.write(json.dumps(self._log_entry(when, row, alarm)) + "\n")
             except OSError as error:
                 raise FileError(f"cannot write {self._log}: {reason(error)}") from None
             return alarm
 
-    def _learn(self, when: int, row: int, news: NDArray[np.int8]) -> int | None:
+    def _news(self, when: int, outcome: int) -> NDArray[np.int8]:
+        """Return the same outcome for all transmissions of a round that are unknown."""
+        sent, row = self._fleet.sent, when % len(self._fleet.sent.round)
+        known = sent.outcome[row, : sent.size[row]] != UNKNOWN
+        return np.where(known, UNKNOWN, outcome).astype(np.int8)
+
+    def _learn(self, when: int, news: NDArray[np.int8]) -> int | None:
+        row = when % len(self._fleet.sent.round)
         closes = self._planned and when == self._round + 1
         t = self._round + closes
         with explained(self.policy.name):
@@ -433,7 +443,7 @@ class Coordinator:
             if (
                 number == self.n_clients
                 and not self.policy.grows
-                and most > self._fleet.size["most"]
+                and most > self._fleet.links.most[0]
             ):
                 raise ParameterError(
                     f"policy {self.policy.name!r} chooses sets of a fixed size: start it with the "
@@ -454,12 +464,12 @@ class Coordinator:
         """Make room for one more client."""
         scheduler, matching, fleet = self._scheduler, self._matching, self._fleet
         self._start(np.random.default_rng(0))  # the run's own numbers are not used up
-        most, slots = self._fleet.size["most"].copy(), self._fleet.served.copy()
+        most, served = self._fleet.links.most[0], self._fleet.served.copy()
         self._scheduler = enlarge(self._scheduler, scheduler)
         self._matching = enlarge(self._matching, matching)
         self._fleet = enlarge(self._fleet, fleet)
-        self._fleet.size["most"] = most
-        self._fleet.served[:] = slots
+        self._fleet.links.most[0] = most
+        self._fleet.served[:] = served
         self._members = np.append(self._members, np.int8(0))
         self._left = np.append(self._left, 0)
 

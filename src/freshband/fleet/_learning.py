@@ -8,7 +8,7 @@ from freshband._jit import cold, entry_point, kernel, lend
 from freshband._rounds import _noticed
 from freshband.fleet._doubts import close_doubts, judge_outcome
 from freshband.fleet._planning import plan_fleet
-from freshband.fleet._state import DELIVERED, LOST, UNKNOWN
+from freshband.fleet._state import DELIVERED, UNKNOWN
 from freshband.schedulers.base import update, update_late
 
 
@@ -76,30 +76,10 @@ def hear_late(scheduler: Any, fleet: Any, t: int, row: int, entry: int, outcome:
     return _noticed(update_late(scheduler, t, when, client, channel, outcome))
 
 
-@kernel
-def expire(scheduler: Any, fleet: Any, t: int) -> int:
-    """Give up the oldest round to make room for round t; its open outcomes may become losses.
-
-    Returns the channel that changed, or -1.
-    """
-    sent = fleet.sent
-    row = t % len(sent.round)
-    alarm = -1
-    if fleet.size[0]["loss"] == 1 and sent.round[row] > 0 and sent.unknown[row] > 0:
-        for entry in range(sent.size[row]):
-            if sent.outcome[row, entry] == UNKNOWN:
-                alarm = max(alarm, hear_late(scheduler, fleet, t - 1, row, entry, LOST))
-    return alarm
-
-
 @entry_point
-def plan(scheduler: Any, matching: Any, fleet: Any, rng: Any, t: int, closes: bool) -> bool:
-    """Close the round before, if nothing of it was observed, and plan round t."""
-    scheduler, matching, fleet, rng = lend(scheduler), lend(matching), lend(fleet), lend(rng)
-    if closes:  # nothing was observed of the round before
-        close_round(scheduler, fleet, t - 1)
-    expire(scheduler, fleet, t)
-    return plan_fleet(scheduler, matching, fleet, rng, t)
+def plan(scheduler: Any, matching: Any, fleet: Any, rng: Any, t: int) -> bool:
+    """Plan round t; return whether the plan keeps the rules."""
+    return plan_fleet(lend(scheduler), lend(matching), lend(fleet), lend(rng), t)
 
 
 @entry_point

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from freshband._jit import cold, is_ours, kernel
+from freshband._jit import cold, is_ours, kernel, verb
 from freshband._rounds import Desk, _exist, assign_chosen
-from freshband.fleet._state import UNKNOWN
+from freshband.fleet._state import UNKNOWN, OwnLinks, SharedLinks
 from freshband.matching.base import match_links, serve
 from freshband.ranking import draw_to_front
 from freshband.schedulers.base import link_mean, means, override, score, select, select_available
@@ -43,62 +43,77 @@ def _write_ages(fleet: Any, t: int) -> int:
 
 
 @kernel
-def _fill_slots(matching: Any, fleet: Any, t: int, rng: Any, here: int, room: int) -> int:
-    """Give clients that are present a slot each, the most urgent if there are too many."""
-    slots = min(here, room)
-    if fleet.size[0]["links"] == 1:  # a slot for each client, present or not
-        slots = len(fleet.served)
-    elif slots < here:
-        serve(matching, t, fleet.ages, fleet.priorities, rng, fleet.served[:slots])
-    else:
-        slot = 0
-        for i in range(len(fleet.ages)):
-            if fleet.ages[i] > 0.0:
-                fleet.served[slot] = i
-                slot += 1
-    desk = fleet.desk
-    for slot in range(slots):
-        client = fleet.served[slot]
-        desk.ages[slot] = fleet.ages[client]
-        desk.priorities[slot] = fleet.priorities[client]
-    for slot in range(len(desk.assignment)):
-        desk.assignment[slot] = -1
-        desk.overridden[slot] = 0
-    fleet.size[0]["slots"] = slots
-    return slots
-
-
-@kernel
 def plan_fleet(scheduler: Any, matching: Any, fleet: Any, rng: Any, t: int) -> bool:
     """Fill slots and assign channels for round t; what is sent is entered in ``fleet.sent``.
 
     Returns whether the plan keeps the rules, as `plan_round` does.
     """
-    n_channels = len(fleet.available)
     free = 0
-    for channel in range(n_channels):
+    for channel in range(len(fleet.available)):
         free += fleet.available[channel]
     here = _write_ages(fleet, t)
-    most = min(fleet.size[0]["most"], free)
-    slots = _fill_slots(matching, fleet, t, rng, here, most)
-    kept = True
-    if fleet.size[0]["links"] == 1:
-        kept = _assign_links(scheduler, matching, fleet, rng, t, most)
-    elif slots > 0:
-        desk = _used(fleet.desk, slots)
-        if slots == len(fleet.desk.chosen) and free == n_channels:
-            select(scheduler, t, desk.ages, rng, desk.chosen)
-        elif not select_available(
-            scheduler, t, desk.ages, rng, fleet.available, desk.scores, desk.chosen
-        ):
-            _select_and_replace(scheduler, fleet, rng, t, slots)
-        kept = assign_chosen(scheduler, matching, desk, rng, t)
-    if not kept:
+    for slot in range(len(fleet.desk.assignment)):
+        fleet.desk.assignment[slot] = -1
+        fleet.desk.overridden[slot] = 0
+    if not _assign_slots(fleet.links, scheduler, matching, fleet, rng, t, here, free):
         return False
-    if free < n_channels:
+    if free < len(fleet.available):
         _drop_missing(fleet)
     _enter(scheduler, fleet, t)
     return True
+
+
+@verb
+def _assign_slots(
+    links: Any, scheduler: Any, matching: Any, fleet: Any, rng: Any, t: int, here: int, free: int
+) -> bool:
+    """Give slots to clients and channels to slots; return whether the plan keeps the rules.
+
+    ``here`` is the number of clients that are present, ``free`` that of available channels.
+    """
+    return False
+
+
+@_assign_slots.register(SharedLinks)
+def _assign_shared(
+    links: Any, scheduler: Any, matching: Any, fleet: Any, rng: Any, t: int, here: int, free: int
+) -> bool:
+    slots = min(min(here, free), links.most[0])
+    _fill_slots(matching, fleet, t, rng, slots, here)
+    if slots == 0:
+        return True
+    desk = _used(fleet.desk, slots)
+    if slots == len(fleet.desk.chosen) and free == len(fleet.available):
+        _select(scheduler, t, desk.ages, rng, desk.chosen)
+    elif not select_available(
+        scheduler, t, desk.ages, rng, fleet.available, desk.scores, desk.chosen
+    ):
+        _select_and_replace(scheduler, fleet, rng, t, slots)
+    return assign_chosen(scheduler, matching, desk, rng, t)
+
+
+@kernel
+def _fill_slots(matching: Any, fleet: Any, t: int, rng: Any, slots: int, here: int) -> None:
+    """Give clients that are present a slot each, the most urgent if there are too many."""
+    if slots < here:
+        serve(matching, t, fleet.ages, fleet.priorities, rng, fleet.served[:slots])
+    else:
+        slot = 0
+        for client in range(len(fleet.ages)):
+            if fleet.ages[client] > 0.0:
+                fleet.served[slot] = client
+                slot += 1
+    for slot in range(slots):
+        client = fleet.served[slot]
+        fleet.desk.ages[slot] = fleet.ages[client]
+        fleet.desk.priorities[slot] = fleet.priorities[client]
+    fleet.slots[0] = slots
+
+
+@cold
+def _select(scheduler: Any, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+    """Do what `select` does; compiled once for all calls."""
+    select(scheduler, t, ages, rng, chosen)
 
 
 @kernel
@@ -125,7 +140,7 @@ def _select_and_replace(scheduler: Any, fleet: Any, rng: Any, t: int, slots: int
     desk = fleet.desk
     for slot in range(slots, len(desk.ages)):
         desk.ages[slot] = 1.0
-    select(scheduler, t, desk.ages, rng, desk.chosen)
+    _select(scheduler, t, desk.ages, rng, desk.chosen)
     if not _exist(desk):
         return  # `assign_chosen` refuses it
     taken = np.zeros(len(fleet.available), np.bool_)
@@ -151,22 +166,26 @@ def _select_and_replace(scheduler: Any, fleet: Any, rng: Any, t: int, slots: int
         kept += 1
 
 
-@cold
-def _assign_links(scheduler: Any, matching: Any, fleet: Any, rng: Any, t: int, most: int) -> bool:
-    """Offer all available channels to all clients that are present; ``most`` of them may send."""
+@_assign_slots.register(OwnLinks)
+def _assign_links(
+    links: Any, scheduler: Any, matching: Any, fleet: Any, rng: Any, t: int, here: int, free: int
+) -> bool:
+    for client in range(len(fleet.ages)):
+        fleet.desk.ages[client] = fleet.ages[client]
+        fleet.desk.priorities[client] = fleet.priorities[client]
     desk = fleet.desk
     select(scheduler, t, desk.ages, rng, desk.chosen)
     if not is_ours(scheduler) and not _exist(desk):
         return False
     score(scheduler, t, desk.scores)
-    free = 0
+    kept = 0
     for j in range(len(desk.chosen)):
         if fleet.available[desk.chosen[j]] == 1:
-            desk.chosen[free] = desk.chosen[j]
-            free += 1
+            desk.chosen[kept] = desk.chosen[j]
+            kept += 1
     match_links(
-        matching, t, desk.chosen[:free], desk.scores, desk.ages, desk.priorities, most, rng,
-        desk.assignment,
+        matching, t, desk.chosen[:free], desk.scores, desk.ages, desk.priorities, links.most[0],
+        rng, desk.assignment,
     )  # fmt: skip
     override(scheduler, t, desk.ages, desk.scores, desk.assignment, desk.overridden)
     return True
@@ -184,12 +203,9 @@ def _drop_missing(fleet: Any) -> None:
 @kernel
 def _enter(scheduler: Any, fleet: Any, t: int) -> None:
     """Note the transmissions of round t, in the order of slots, with their estimated chances."""
-    sent, links = fleet.sent, fleet.size[0]["links"] == 1
+    sent = fleet.sent
     row = t % len(sent.round)
-    if not links:
-        for channel in range(len(fleet.rate)):
-            fleet.rate[channel] = 0.5  # where a scheduler has no means
-        means(scheduler, fleet.rate)
+    _estimate(fleet.links, scheduler, fleet)
     entry = 0
     for slot in range(len(fleet.desk.assignment)):
         channel = fleet.desk.assignment[slot]
@@ -198,11 +214,31 @@ def _enter(scheduler: Any, fleet: Any, t: int) -> None:
             sent.client[row, entry] = client
             sent.channel[row, entry] = channel
             sent.outcome[row, entry] = UNKNOWN
-            if links:
-                sent.chance[row, entry] = link_mean(scheduler, client, channel)
-            else:
-                sent.chance[row, entry] = fleet.rate[channel]
+            sent.chance[row, entry] = _chance(fleet.links, scheduler, fleet, client, channel)
             entry += 1
     sent.round[row] = t
     sent.size[row] = entry
     sent.unknown[row] = entry
+
+
+@verb
+def _estimate(links: Any, scheduler: Any, fleet: Any) -> None:
+    """Write the estimated success rates of all channels; 1/2 where a scheduler has none."""
+    for channel in range(len(fleet.rate)):
+        fleet.rate[channel] = 0.5
+    means(scheduler, fleet.rate)
+
+
+@verb
+def _chance(links: Any, scheduler: Any, fleet: Any, client: int, channel: int) -> float:
+    return fleet.rate[channel]  # type: ignore[no-any-return]  # a numpy number in plain Python
+
+
+@_estimate.register(OwnLinks)
+def _estimate_nothing(links: Any, scheduler: Any, fleet: Any) -> None:
+    pass
+
+
+@_chance.register(OwnLinks)
+def _link_chance(links: Any, scheduler: Any, fleet: Any, client: int, channel: int) -> float:
+    return link_mean(scheduler, client, channel)  # type: ignore[no-any-return]  # a verb

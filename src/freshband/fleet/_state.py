@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from freshband._rounds import Desk, open_desk
 from freshband.fleet._doubts import Doubts, open_doubts
-from freshband.states import not_saved, record
+from freshband.states import not_saved
 
 UNKNOWN, LOST, DELIVERED, MUTE = -1, 0, 1, 2  # MUTE: lost, which says nothing about the channel
 
@@ -34,6 +34,18 @@ class Sent(NamedTuple):
     before: NDArray[np.float64]  # (D, S) L of the client before the round
 
 
+class SharedLinks(NamedTuple):
+    """Marks a fleet whose slots are filled with the most urgent clients."""
+
+    most: NDArray[np.int64]  # (1,) the largest number of transmissions per round, S
+
+
+class OwnLinks(NamedTuple):
+    """Marks a fleet with a slot for every client, because every link is scored."""
+
+    most: NDArray[np.int64]  # (1,) S
+
+
 class Fleet(NamedTuple):
     """What the server knows of M clients and N channels; Q slots are filled anew in each round."""
 
@@ -48,7 +60,8 @@ class Fleet(NamedTuple):
     rate: NDArray[np.float64]  # (N,) estimated success rates of channels
     sent: Sent
     doubts: Doubts
-    size: NDArray[np.void]  # slots in use, most transmissions, whether slots are clients, options
+    links: SharedLinks | OwnLinks
+    slots: NDArray[np.int64]  # (1,) the number of slots in use
 
 
 not_saved(Fleet, "ages", "rate")  # written in every round before they are read
@@ -62,7 +75,6 @@ def open_fleet(
     links: bool = False,
     weights: NDArray[np.float64] | None = None,
     max_delay: int = 0,
-    silence: str = "random",
     proof_of_life: str = "outcome",
 ) -> Fleet:
     """Return the fleet before the first round: all ages are 1.
@@ -96,5 +108,6 @@ def open_fleet(
             before=np.zeros((depth, most)),
         ),
         doubts=open_doubts(n_clients, depth, proof_of_life),
-        size=record(slots=slots, most=most, links=links, loss=silence == "loss"),
+        links=(OwnLinks if links else SharedLinks)(np.array([most])),
+        slots=np.array([slots]),
     )
