@@ -61,10 +61,11 @@ class Verb(Protocol):
         ...
 
 
-def verb(default: Callable[..., Any]) -> Verb:
+def verb(default: Callable[..., Any], *, inline: bool = True) -> Verb:
     """Make a generic function; the decorated one is the version for types that register none.
 
     Types register theirs with ``@name.register(StateType)``; names of parameters must be the same.
+    Versions are inlined where they are called, unless ``inline`` is False.
     """
     table: dict[type, Callable[..., Any]] = {}
     signature = inspect.signature(default)
@@ -88,7 +89,7 @@ def verb(default: Callable[..., Any]) -> Verb:
         return table.get(getattr(state, "instance_class", type(state)), default)
 
     choose.__signature__ = signature  # type: ignore[attr-defined]  # numba folds arguments by it
-    overload(generic, jit_options={"forceinline": True, **_OPTIONS}, strict=False)(choose)
+    overload(generic, jit_options={"forceinline": inline, **_OPTIONS}, strict=False)(choose)
     generic.register = register  # type: ignore[attr-defined]
     generic.knows = table.__contains__  # type: ignore[attr-defined]
     return cast(Verb, generic)

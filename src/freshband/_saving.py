@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from freshband._packed import pack, unpack
 from freshband.errors import FileError, FreshbandError, reason
+from freshband.fleet._state import UNKNOWN
 from freshband.states import _arrays, _rebuild, reserve
 
 if TYPE_CHECKING:
@@ -103,10 +104,9 @@ def _restore_first(
     fleet.since[:] = t + 1 - held["desk.ages"]
     fleet.doubts.heard[:] = t
     if header["planned"]:
-        sent, row = fleet.sent, (t + 1) % len(fleet.sent.round)
         senders = np.flatnonzero(fleet.desk.assignment >= 0)
-        sent.round[row], sent.size[row], sent.unknown[row] = t + 1, len(senders), len(senders)
-        sent.client[row, : len(senders)] = senders
-        sent.channel[row, : len(senders)] = fleet.desk.assignment[senders]
-        sent.outcome[row, : len(senders)] = -1
-        sent.chance[row, : len(senders)] = coordinator.channel_means[fleet.desk.assignment[senders]]
+        channels = fleet.desk.assignment[senders]
+        fleet.sent.rounds[fleet.sent.row(t + 1)] = (t + 1, len(senders), len(senders))
+        entries = fleet.sent.of(t + 1)
+        entries["client"], entries["channel"], entries["outcome"] = senders, channels, UNKNOWN
+        entries["chance"] = coordinator.channel_means[channels]

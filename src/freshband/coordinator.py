@@ -19,9 +19,10 @@ from freshband._saving import read_coordinator, write_coordinator
 from freshband._seeding import Role, check_seed, generator
 from freshband.errors import FileError, ParameterError, reason
 from freshband.fleet._acknowledgements import check_news, check_open, read_mask, read_news
-from freshband.fleet._learning import observe, plan
+from freshband.fleet._learning import observe
 from freshband.fleet._names import Name, Names
-from freshband.fleet._state import LOST, UNKNOWN, open_fleet
+from freshband.fleet._planning import plan
+from freshband.fleet._state import LOST, MUTE, UNKNOWN, in_this_round, open_fleet
 from freshband.fleet.options import FleetOptions, Links, ProofOfLife, Silence, read_weights
 from freshband.matching.base import priorities_of
 from freshband.parameters import file_path, whole_number
@@ -236,8 +237,8 @@ class Coordinator:
     def open_rounds(self) -> list[int]:
         """Rounds with outcomes that are unknown and may still be observed, in ascending order."""
         with self._lock:
-            sent = self._fleet.sent
-            return sorted(sent.round[(sent.round > 0) & (sent.unknown > 0)].tolist())
+            rounds = self._fleet.sent.rounds
+            return sorted(rounds["round"][rounds["unknown"] > 0].tolist())
 
     @property
     def priorities(self) -> NDArray[np.float64] | None:
@@ -311,7 +312,7 @@ class Coordinator:
                 fleet.doubts.alive[fleet.present == 1] = 1.0
                 fleet.doubts.heard[fleet.present == 1] = t - 1
             with explained(self.policy.name):
-                kept = plan(self._scheduler, self._matching, fleet, self._rng, t)
+                kept = plan(self._scheduler, self._matching, in_this_round(fleet), self._rng, t)
             if not kept:
                 raise broken_rule(self.policy.name, t, fleet.desk)
             self._planned = True
@@ -319,10 +320,9 @@ class Coordinator:
 
     def _assignment(self, t: int) -> NDArray[np.int64]:
         """Return the plan of a round that is remembered."""
-        row = t % len(self._fleet.sent.round)
-        size = self._fleet.sent.size[row]
         assignment = np.full(self.n_clients, -1, np.int64)
-        assignment[self._fleet.sent.client[row, :size]] = self._fleet.sent.channel[row, :size]
+        entries = self._fleet.sent.of(t)
+        assignment[entries["client"]] = entries["channel"]
         return assignment
 
     def _read_contributions(self, contributions: ArrayLike | None) -> NDArray[np.float64] | float:
@@ -380,28 +380,27 @@ class Coordinator:
         with self._lock:
             latest = self._round + self._planned
             when = latest if round is None else whole_number("round", round, at_least=1)
-            sent, row = self._fleet.sent, when % len(self._fleet.sent.round)
-            check_open(sent, when, latest, self._planned, explicit=round is not None)
-            news = read_news(sent, row, delivered, self.n_clients, clients, teaches)
-            check_news(sent, row, news, self._clients)
+            check_open(self._fleet.sent, when, latest, self._planned, named=round is not None)
+            sent = self._fleet.sent.of(when)
+            news = read_news(sent, delivered, self.n_clients, clients, teaches)
+            check_news(sent, when, news, self._clients)
             if self._log is None:
                 return self._learn(when, news)
             try:
                 with self._log.open("a", encoding="utf-8") as log:  # on failure nothing is learnt
                     alarm = self._learn(when, news)
-                    log.write(json.dumps(self._log_entry(when, row, alarm)) + "\n")
+                    log.write(json.dumps(self._log_entry(when, alarm)) + "\n")
             except OSError as error:
                 raise FileError(f"cannot write {self._log}: {reason(error)}") from None
             return alarm
 
     def _news(self, when: int, outcome: int) -> NDArray[np.int8]:
         """Return the same outcome for all transmissions of a round that are unknown."""
-        sent, row = self._fleet.sent, when % len(self._fleet.sent.round)
-        known = sent.outcome[row, : sent.size[row]] != UNKNOWN
+        known = self._fleet.sent.of(when)["outcome"] != UNKNOWN
         return np.where(known, UNKNOWN, outcome).astype(np.int8)
 
     def _learn(self, when: int, news: NDArray[np.int8]) -> int | None:
-        row = when % len(self._fleet.sent.round)
+        row = self._fleet.sent.row(when)
         closes = self._planned and when == self._round + 1
         t = self._round + closes
         with explained(self.policy.name):
@@ -411,11 +410,9 @@ class Coordinator:
             raise broken_rule(self.policy.name, t, self._fleet.desk, alarm)
         return None if alarm < 0 else alarm
 
-    def _log_entry(self, when: int, row: int, alarm: int | None) -> dict[str, Any]:
-        sent = self._fleet.sent
-        size = sent.size[row]
-        outcome = np.full(self.n_clients, -1)
-        outcome[sent.client[row, :size]] = np.minimum(sent.outcome[row, :size], 1)
+    def _log_entry(self, when: int, alarm: int | None) -> dict[str, Any]:
+        outcome, sent = np.full(self.n_clients, -1), self._fleet.sent.of(when)
+        outcome[sent["client"]] = np.where(sent["outcome"] == MUTE, LOST, sent["outcome"])
         entry = {
             "round": when,
             "assignment": self._assignment(when).tolist(),

@@ -56,10 +56,9 @@ def _of_length(outcome: NDArray[np.int8], n_clients: int) -> NDArray[np.int8]:
 
 
 def read_news(
-    sent: Sent, row: int, delivered: Any, n_clients: int, clients: Any, teaches: Any
+    sent: NDArray[np.void], delivered: Any, n_clients: int, clients: Any, teaches: Any
 ) -> NDArray[np.int8]:
-    """Return the outcome of each transmission in a row of ``sent``; see `Coordinator.observe`."""
-    senders = sent.client[row, : sent.size[row]]
+    """Return the outcome of each transmission of a round; see `Coordinator.observe`."""
     if clients is None:
         outcome = read_outcome(delivered, n_clients)
         where = np.arange(n_clients) if teaches is not None else None
@@ -78,32 +77,32 @@ def read_news(
         quiet = 1 - read_mask("teaches", teaches, len(where), "outcome")
         quiet = where[(quiet == 1) & (outcome[where] == LOST)]
         outcome[quiet] = MUTE
-    return np.ascontiguousarray(outcome[senders])
+    return np.ascontiguousarray(outcome[sent["client"]])
 
 
-def check_open(sent: Sent, when: int, latest: int, planned: bool, *, explicit: bool) -> None:
+def check_open(sent: Sent, when: int, latest: int, planned: bool, *, named: bool) -> None:
     """Raise `SequenceError` if a round cannot be observed."""
-    row = when % len(sent.round)
-    if not explicit and not planned and (latest == 0 or sent.unknown[row] == 0):
+    row = sent.row(when)
+    if not named and not planned and (latest == 0 or sent.rounds[row]["unknown"] == 0):
         raise SequenceError(f"nothing to observe: call plan() for round {latest + 1}")
     if when > latest:
         raise SequenceError(f"round {when} is not planned yet; the latest is {latest}")
-    if sent.round[row] != when:
+    if sent.rounds[row]["round"] != when:
         raise SequenceError(
-            f"round {when} is over: outcomes may be at most max_delay = {len(sent.round) - 1} "
+            f"round {when} is over: outcomes may be at most max_delay = {len(sent.rounds) - 1} "
             f"rounds late, and the latest round is {latest}"
         )
 
 
-def check_news(sent: Sent, row: int, news: NDArray[np.int8], names: Names) -> None:
+def check_news(sent: NDArray[np.void], when: int, news: NDArray[np.int8], names: Names) -> None:
     """Remove what is known already from the news; a contradiction raises `ParameterError`."""
-    known = sent.outcome[row, : len(news)]
+    known = sent["outcome"]
     wrong = np.flatnonzero((known != UNKNOWN) & (news != UNKNOWN) & ((known == 1) != (news == 1)))
     if len(wrong):
         entry = wrong[0]
-        name = names[int(sent.client[row, entry])]
+        name = names[int(sent["client"][entry])]
         raise ParameterError(
-            f"the outcome of client {name!r} in round {sent.round[row]} is known: it was "
+            f"the outcome of client {name!r} in round {when} is known: it was "
             f"{_WORDS[int(known[entry])]}, got {_WORDS[int(news[entry])]}"
         )
     news[known != UNKNOWN] = UNKNOWN

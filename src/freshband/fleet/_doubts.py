@@ -24,6 +24,7 @@ _OUTCOME, _DELIVERY, _NONE = range(3)
 _DEATH = 1e-3  # chance per round that a client dies
 _RETURN = 0.1  # over the rounds of silence: chance per round that a dead client comes back
 _TEACHES = 0.5  # P(alive) below which a loss says nothing about the channel
+_DELAYS = np.dtype([("asked", np.float64), ("answered", np.float64)])
 _MANY = 1000.0  # answers after which older ones count half
 
 
@@ -32,18 +33,19 @@ class Doubts(NamedTuple):
 
     alive: NDArray[np.float64]  # (M,) P(alive)
     heard: NDArray[np.int64]  # (M,) the last round with a sign of life
-    asked: NDArray[np.float64]  # (D,) outcomes that were unknown d rounds after their round
-    answered: NDArray[np.float64]  # (D,) those of them that became known in that round
+    delays: NDArray[np.void]  # (D,) outcomes unknown (asked) d rounds later, and then answered
     rule: NDArray[np.void]  # what proves that a client is alive
 
 
 def open_doubts(n_clients: int, depth: int, proof_of_life: str) -> Doubts:
     """Return the state before the first round: all clients are alive."""
+    delays = np.zeros(depth, _DELAYS)
+    delays["asked"], delays["answered"] = 1.0, 0.02  # answers may come at any time,
+    delays[0] = (2.0, 1.0)  # half of them at once
     return Doubts(
         alive=np.ones(n_clients),
         heard=np.zeros(n_clients, np.int64),
-        asked=np.concatenate([[2.0], np.ones(depth - 1)]),  # half of all answers come at once,
-        answered=np.concatenate([[1.0], np.full(depth - 1, 0.02)]),  # the others at any time
+        delays=delays,
         rule=record(proof=_PROOFS.index(proof_of_life)),
     )
 
@@ -64,25 +66,25 @@ def _weigh_silence(doubts: Any, client: int, chance: float) -> None:
 
 @kernel
 def _note_answer(doubts: Any, lag: int) -> None:
-    doubts.answered[lag] += 1.0
-    if doubts.asked[lag] > _MANY:
-        doubts.asked[lag] *= 0.5
-        doubts.answered[lag] *= 0.5
+    delay = doubts.delays[lag]
+    delay["answered"] += 1.0
+    if delay["asked"] > _MANY:
+        delay["asked"] *= 0.5
+        delay["answered"] *= 0.5
 
 
 @kernel
-def judge_outcome(doubts: Any, sent: Any, row: int, entry: int, t: int) -> bool:
-    """Let an outcome in ``sent`` speak for or against its client, in round t.
+def judge_outcome(doubts: Any, place: Any, when: int, t: int) -> bool:
+    """Let an outcome of round ``when`` speak for or against its client, in round t.
 
     Returns whether it says something about the channel.
     """
     proof = doubts.rule[0]["proof"]
-    outcome = sent.outcome[row, entry]
+    outcome, client = place["outcome"], place["client"]
     if proof == _NONE or outcome > 1:
         return True
-    client, when = sent.client[row, entry], sent.round[row]
     if when == t:
-        doubts.asked[0] += doubts.alive[client]
+        doubts.delays[0]["asked"] += doubts.alive[client]
     if outcome < 0:
         _begin_doubt(doubts, client, t)
         return True
@@ -94,8 +96,8 @@ def judge_outcome(doubts: Any, sent: Any, row: int, entry: int, t: int) -> bool:
     if when <= doubts.heard[client]:  # it has shown since that it lives
         return True
     _begin_doubt(doubts, client, t)
-    _weigh_silence(doubts, client, 1.0 - sent.chance[row, entry])
-    return doubts.alive[client] >= _TEACHES  # type: ignore[no-any-return]  # a numpy bool in plain Python
+    _weigh_silence(doubts, client, 1.0 - place["chance"])
+    return bool(doubts.alive[client] >= _TEACHES)
 
 
 @kernel
@@ -108,14 +110,15 @@ def close_doubts(doubts: Any, sent: Any, t: int) -> None:
         if alive < 1.0:
             back = _RETURN / max(t - doubts.heard[client], 1)
             doubts.alive[client] = alive * (1.0 - _DEATH) + (1.0 - alive) * back
-    for row in range(len(sent.round)):
-        when = sent.round[row]
-        if sent.unknown[row] > 0 and 0 < when < t:
+    for row in range(len(sent.rounds)):
+        when = sent.rounds[row]["round"]
+        if sent.rounds[row]["unknown"] > 0 and 0 < when < t:
             lag = t - when
-            late = 1.0 - doubts.answered[lag - 1] / doubts.asked[lag - 1]
-            for entry in range(sent.size[row]):
-                if sent.outcome[row, entry] < 0:
-                    client = sent.client[row, entry]
+            before = doubts.delays[lag - 1]
+            late = 1.0 - before["answered"] / before["asked"]
+            for entry in range(sent.rounds[row]["size"]):
+                if sent.entries[row, entry]["outcome"] < 0:
+                    client = sent.entries[row, entry]["client"]
                     if when > doubts.heard[client]:
                         _weigh_silence(doubts, client, late)
-                    doubts.asked[lag] += doubts.alive[client]
+                    doubts.delays[lag]["asked"] += doubts.alive[client]

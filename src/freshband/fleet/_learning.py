@@ -1,4 +1,4 @@
-"""Learning from outcomes, in their round or later; entry points of compiled code."""
+"""Learning from outcomes, in their round or later."""
 
 from __future__ import annotations
 
@@ -7,42 +7,40 @@ from typing import Any
 from freshband._jit import cold, entry_point, kernel, lend
 from freshband._rounds import _noticed
 from freshband.fleet._doubts import close_doubts, judge_outcome
-from freshband.fleet._planning import plan_fleet
 from freshband.fleet._state import DELIVERED, UNKNOWN
 from freshband.schedulers.base import update, update_late
 
 
 @kernel
-def _fold(fleet: Any, row: int, entry: int) -> None:
+def _fold(fleet: Any, place: Any, when: int) -> None:
     """Carry one transmission into the expected last delivery of its client."""
-    sent = fleet.sent
-    client, outcome = sent.client[row, entry], sent.outcome[row, entry]
+    client = place["client"]
     last = fleet.since[client]
-    sent.before[row, entry] = last
-    if outcome == DELIVERED:
-        fleet.since[client] = sent.round[row]
-    elif outcome == UNKNOWN:
-        chance = sent.chance[row, entry] * fleet.doubts.alive[client]
-        fleet.since[client] = chance * sent.round[row] + (1.0 - chance) * last
+    place["before"] = last
+    if place["outcome"] == DELIVERED:
+        fleet.since[client] = when
+    elif place["outcome"] == UNKNOWN:
+        chance = place["chance"] * fleet.doubts.alive[client]
+        fleet.since[client] = chance * when + (1.0 - chance) * last
 
 
-@kernel
+@cold
 def close_round(scheduler: Any, fleet: Any, t: int) -> int:
     """End round t with the outcomes known by now: ages move on, and the scheduler learns.
 
     Returns the channel that changed, or -1.
     """
     sent, desk = fleet.sent, fleet.desk
-    row = t % len(sent.round)
+    row = t % len(sent.rounds)
     entry = 0
     for slot in range(len(desk.assignment)):
         desk.outcome[slot] = UNKNOWN
         if desk.assignment[slot] >= 0:
-            outcome = sent.outcome[row, entry]
-            if outcome != UNKNOWN:
-                sent.unknown[row] -= 1
-            teaches = judge_outcome(fleet.doubts, sent, row, entry, t)
-            _fold(fleet, row, entry)
+            place = sent.entries[row, entry]
+            outcome = place["outcome"]
+            sent.rounds[row]["unknown"] -= outcome != UNKNOWN
+            teaches = judge_outcome(fleet.doubts, place, t, t)
+            _fold(fleet, place, t)
             if outcome <= DELIVERED and teaches:
                 desk.outcome[slot] = outcome
             entry += 1
@@ -57,40 +55,36 @@ def hear_late(scheduler: Any, fleet: Any, t: int, row: int, entry: int, outcome:
     Returns the channel that changed, or -1.
     """
     sent = fleet.sent
-    client = sent.client[row, entry]
-    sent.outcome[row, entry] = outcome
-    sent.unknown[row] -= 1
-    teaches = judge_outcome(fleet.doubts, sent, row, entry, t)
-    fleet.since[client] = sent.before[row, entry]
-    _fold(fleet, row, entry)
-    for when in range(sent.round[row] + 1, t + 1):
-        later = when % len(sent.round)
-        if sent.round[later] == when:
-            for other in range(sent.size[later]):
-                if sent.client[later, other] == client:
-                    _fold(fleet, later, other)
-                    break
+    place, when = sent.entries[row, entry], sent.rounds[row]["round"]
+    client = place["client"]
+    place["outcome"] = outcome
+    sent.rounds[row]["unknown"] -= 1
+    teaches = judge_outcome(fleet.doubts, place, when, t)
+    fleet.since[client] = place["before"]
+    _fold(fleet, place, when)
+    for later in range(when + 1, t + 1):  # what was sent since builds on it
+        following = later % len(sent.rounds)
+        for other in range(sent.rounds[following]["size"]):
+            if sent.entries[following, other]["client"] == client:
+                _fold(fleet, sent.entries[following, other], later)
     if outcome > DELIVERED or not teaches:
         return -1
-    channel, when = sent.channel[row, entry], sent.round[row]
-    return _noticed(update_late(scheduler, t, when, client, channel, outcome))
-
-
-@entry_point
-def plan(scheduler: Any, matching: Any, fleet: Any, rng: Any, t: int) -> bool:
-    """Plan round t; return whether the plan keeps the rules."""
-    return plan_fleet(lend(scheduler), lend(matching), lend(fleet), lend(rng), t)
+    return _noticed(update_late(scheduler, t, when, client, place["channel"], outcome))
 
 
 @entry_point
 def observe(scheduler: Any, fleet: Any, t: int, row: int, news: Any, closes: bool) -> int:
-    """Learn ``news``, an outcome for each transmission in a row; -1 is no news."""
+    """Learn ``news``, an outcome for each transmission in a row; -1 is no news.
+
+    ``closes`` says whether they end round t; otherwise they are late. Returns the channel that
+    changed, or -1.
+    """
     scheduler, fleet, news = lend(scheduler), lend(fleet), lend(news)
     alarm = -1
     for entry in range(len(news)):
         if news[entry] != UNKNOWN:
             if closes:
-                fleet.sent.outcome[row, entry] = news[entry]
+                fleet.sent.entries[row, entry]["outcome"] = news[entry]
             else:
                 alarm = max(alarm, hear_late(scheduler, fleet, t, row, entry, news[entry]))
     return close_round(scheduler, fleet, t) if closes else alarm

@@ -8,13 +8,14 @@ this is `freshband._rounds`, bit for bit.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from freshband._jit import cold, is_ours, kernel, verb
+from freshband._jit import cold, entry_point, is_ours, kernel, lend, verb
 from freshband._rounds import Desk, _exist, assign_chosen
-from freshband.fleet._state import UNKNOWN, OwnLinks, SharedLinks
+from freshband.fleet._state import UNKNOWN, Everybody, OwnLinks, SharedLinks
 from freshband.matching.base import match_links, serve
 from freshband.ranking import draw_to_front
 from freshband.schedulers.base import link_mean, means, override, score, select, select_available
@@ -42,12 +43,12 @@ def _write_ages(fleet: Any, t: int) -> int:
     return here
 
 
-@kernel
-def plan_fleet(scheduler: Any, matching: Any, fleet: Any, rng: Any, t: int) -> bool:
+def _plan(scheduler: Any, matching: Any, fleet: Any, rng: Any, t: int) -> bool:
     """Fill slots and assign channels for round t; what is sent is entered in ``fleet.sent``.
 
     Returns whether the plan keeps the rules, as `plan_round` does.
     """
+    scheduler, matching, fleet, rng = lend(scheduler), lend(matching), lend(fleet), lend(rng)
     free = 0
     for channel in range(len(fleet.available)):
         free += fleet.available[channel]
@@ -63,7 +64,11 @@ def plan_fleet(scheduler: Any, matching: Any, fleet: Any, rng: Any, t: int) -> b
     return True
 
 
-@verb
+plan = entry_point(_plan)
+plan_in_loop = cold(_plan)
+
+
+@partial(verb, inline=False)
 def _assign_slots(
     links: Any, scheduler: Any, matching: Any, fleet: Any, rng: Any, t: int, here: int, free: int
 ) -> bool:
@@ -89,6 +94,20 @@ def _assign_shared(
         scheduler, t, desk.ages, rng, fleet.available, desk.scores, desk.chosen
     ):
         _select_and_replace(scheduler, fleet, rng, t, slots)
+    return assign_chosen(scheduler, matching, desk, rng, t)
+
+
+@_assign_slots.register(Everybody)
+def _assign_all(
+    links: Any, scheduler: Any, matching: Any, fleet: Any, rng: Any, t: int, here: int, free: int
+) -> bool:
+    desk = fleet.desk
+    for client in range(len(fleet.ages)):
+        fleet.served[client] = client
+        desk.ages[client] = fleet.ages[client]
+        desk.priorities[client] = fleet.priorities[client]
+    fleet.slots[0] = here
+    select(scheduler, t, desk.ages, rng, desk.chosen)
     return assign_chosen(scheduler, matching, desk, rng, t)
 
 
@@ -204,21 +223,22 @@ def _drop_missing(fleet: Any) -> None:
 def _enter(scheduler: Any, fleet: Any, t: int) -> None:
     """Note the transmissions of round t, in the order of slots, with their estimated chances."""
     sent = fleet.sent
-    row = t % len(sent.round)
+    row = t % len(sent.rounds)
     _estimate(fleet.links, scheduler, fleet)
     entry = 0
     for slot in range(len(fleet.desk.assignment)):
         channel = fleet.desk.assignment[slot]
         if channel >= 0:
             client = fleet.served[slot]
-            sent.client[row, entry] = client
-            sent.channel[row, entry] = channel
-            sent.outcome[row, entry] = UNKNOWN
-            sent.chance[row, entry] = _chance(fleet.links, scheduler, fleet, client, channel)
+            place = sent.entries[row, entry]
+            place["client"] = client
+            place["channel"] = channel
+            place["outcome"] = UNKNOWN
+            place["chance"] = _chance(fleet.links, scheduler, fleet, client, channel)
             entry += 1
-    sent.round[row] = t
-    sent.size[row] = entry
-    sent.unknown[row] = entry
+    sent.rounds[row]["round"] = t
+    sent.rounds[row]["size"] = entry
+    sent.rounds[row]["unknown"] = entry
 
 
 @verb

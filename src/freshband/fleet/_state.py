@@ -21,17 +21,32 @@ from freshband.states import not_saved
 UNKNOWN, LOST, DELIVERED, MUTE = -1, 0, 1, 2  # MUTE: lost, which says nothing about the channel
 
 
+ROUND = np.dtype([("round", np.int64), ("size", np.int64), ("unknown", np.int64)])
+ENTRY = np.dtype(
+    [
+        ("client", np.int64),
+        ("channel", np.int64),
+        ("outcome", np.int64),
+        ("chance", np.float64),  # estimated success rate
+        ("before", np.float64),  # L of the client before the round
+    ]
+)
+
+
 class Sent(NamedTuple):
     """Transmissions of the last D rounds, at most S in each; round r is in row r mod D."""
 
-    round: NDArray[np.int64]  # (D,) 0 for none
-    size: NDArray[np.int64]  # (D,) number of transmissions
-    unknown: NDArray[np.int64]  # (D,) number of those whose outcome is unknown
-    client: NDArray[np.int64]  # (D, S)
-    channel: NDArray[np.int64]  # (D, S)
-    outcome: NDArray[np.int8]  # (D, S)
-    chance: NDArray[np.float64]  # (D, S) estimated success rate
-    before: NDArray[np.float64]  # (D, S) L of the client before the round
+    rounds: NDArray[np.void]  # (D,) number, 0 for none; transmissions; those that are unknown
+    entries: NDArray[np.void]  # (D, S)
+
+    def row(self, when: int) -> int:
+        """Return the row of a round."""
+        return when % len(self.rounds)
+
+    def of(self, when: int) -> NDArray[np.void]:
+        """Return the transmissions of a round that is kept."""
+        row = self.row(when)
+        return self.entries[row, : self.rounds[row]["size"]]
 
 
 class SharedLinks(NamedTuple):
@@ -42,6 +57,12 @@ class SharedLinks(NamedTuple):
 
 class OwnLinks(NamedTuple):
     """Marks a fleet with a slot for every client, because every link is scored."""
+
+    most: NDArray[np.int64]  # (1,) S
+
+
+class Everybody(NamedTuple):
+    """Marks a round of the paper's kind: all clients and channels are there, a slot for each."""
 
     most: NDArray[np.int64]  # (1,) S
 
@@ -60,7 +81,7 @@ class Fleet(NamedTuple):
     rate: NDArray[np.float64]  # (N,) estimated success rates of channels
     sent: Sent
     doubts: Doubts
-    links: SharedLinks | OwnLinks
+    links: SharedLinks | OwnLinks | Everybody
     slots: NDArray[np.int64]  # (1,) the number of slots in use
 
 
@@ -97,17 +118,17 @@ def open_fleet(
         since=np.zeros(n_clients),
         ages=np.zeros(n_clients),
         rate=np.full(n_channels, 0.5),
-        sent=Sent(
-            round=np.zeros(depth, np.int64),
-            size=np.zeros(depth, np.int64),
-            unknown=np.zeros(depth, np.int64),
-            client=np.zeros((depth, most), np.int64),
-            channel=np.zeros((depth, most), np.int64),
-            outcome=np.zeros((depth, most), np.int8),
-            chance=np.zeros((depth, most)),
-            before=np.zeros((depth, most)),
-        ),
+        sent=Sent(np.zeros(depth, ROUND), np.zeros((depth, most), ENTRY)),
         doubts=open_doubts(n_clients, depth, proof_of_life),
         links=(OwnLinks if links else SharedLinks)(np.array([most])),
         slots=np.array([slots]),
     )
+
+
+def in_this_round(fleet: Fleet) -> Fleet:
+    """Return the fleet, marked if all clients and channels are there: less has to be compiled."""
+    slots = len(fleet.served)
+    whole = isinstance(fleet.links, SharedLinks) and slots == len(fleet.since)
+    if whole and fleet.present.all() and fleet.available.all():
+        return fleet._replace(links=Everybody(fleet.links.most))
+    return fleet

@@ -67,7 +67,7 @@ def match(
     rng: Any,
     assignment: Any,
 ) -> None:
-    """Give the chosen channels to clients.
+    """Give the chosen channels to clients; where links are scored, `match_links` does it.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ def match(
     chosen : int64 array, shape (M,)
         The channels to hand out; may be reordered. M is the number of clients that may send in
         this round, at most the number for which the state was started.
-    scores : float64 array, shape (1, N) or (M, N)
-        The ranking key of channels, higher is better: one row for all clients, or one each.
+    scores : float64 array, shape (1, N)
+        The ranking key of channels, higher is better.
     ages : int64 or float64 array, shape (M,)
         Ages at the end of the previous round; real numbers where clients have weights or outcomes
         are unknown: see `serve`.
@@ -139,9 +139,6 @@ def _pair_ranks(
     rng: Any,
     assignment: Any,
 ) -> None:
-    if len(scores) > 1:
-        match_links(matching, t, chosen, scores, ages, priorities, len(ages), rng, assignment)
-        return
     rank_channels(matching, t, scores, rng, chosen)
     rank_clients(matching, t, ages, priorities)
     for rank in range(len(chosen)):
