@@ -105,7 +105,7 @@ class GilbertElliott(RatedBand):
         if self.p_bad is None:
             self._check_reach()
         else:
-            forbid(self, "p_bad", "means", "mean_low", "mean_high", "dwell")
+            forbid(self, "p_bad is given", "means", "mean_low", "mean_high", "dwell")
             if np.any(np.asarray(self.p_bad) + np.asarray(self.p_good) == 0):
                 raise ParameterError("p_bad and p_good must not both be 0, got 0 and 0")
         return self
