@@ -221,3 +221,6 @@ class RatedBand(Band):
 
     def _rates(self, structure: _Rng) -> _Floats:
         return self._draw(structure) if self.means is None else np.ravel(self.means)
+
+    def _pieces(self, rounds: int, structure: _Rng) -> Iterable[_Floats]:
+        return [np.broadcast_to(self._rates(structure), (rounds, self.n_channels))]

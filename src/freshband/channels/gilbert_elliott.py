@@ -112,9 +112,10 @@ class GilbertElliott(RatedBand):
 
     def _check_reach(self) -> None:
         """Raise if a long-run rate is outside the range of the two states' rates."""
-        named = [("means", value) for value in self.means or ()]
         if self.means is None:
             named = [("mean_low", self.mean_low), ("mean_high", self.mean_high)]
+        else:
+            named = [("means", float(value)) for value in np.ravel(self.means)]
         for name, value in named:
             if not self.bad_success <= value <= self.good_success:
                 raise ParameterError(

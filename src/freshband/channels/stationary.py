@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import final
 
-import numpy as np
-
 from freshband.channels._fields import LinkBand, RatedBand
-from freshband.channels.base import _Floats, _Rng, register
+from freshband.channels.base import register
 
 __all__ = ["Stationary"]
 
@@ -55,6 +53,3 @@ class Stationary(RatedBand, LinkBand):
     >>> open_air(links, rounds=10, seed=0).block(10).means.shape
     (10, 2, 2)
     """
-
-    def _pieces(self, rounds: int, structure: _Rng) -> list[_Floats]:
-        return [np.broadcast_to(self._rates(structure), (rounds, self.n_channels))]

@@ -217,7 +217,8 @@ class MeansStream(_Stream[np.float64]):
             return
         found = np.unique(cells // self._width)[: _REMEMBERED - self._noted]
         self._breakpoints.append(self._t + found)
-        self._changed.append(changed[found].reshape(len(found), -1, self._row[-1]).any(axis=1))
+        links = changed[found].reshape(len(found), -1, self._row[-1])
+        self._changed.append(np.logical_or.reduce(links, axis=1))
         self._noted += len(found)
 
     def _independent(self, means: _Floats) -> _Bits:
