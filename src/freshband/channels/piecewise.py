@@ -62,15 +62,11 @@ class Piecewise(LinkBand):
         channel changes, the stream reports no breakpoint: the expected number is `C (1 − (1−p)^N)`.
         Links that differ change independently of each other.
     per_client : bool, default False
-        Whether links differ per client: a mean for each client and channel. The number of
-        clients M follows from ``means`` where those are given.
+        Whether links differ per client; `Stationary` explains this and the next two.
     p_differ : float in [0, 1], default 1
-        Probability that a link has means of its own; otherwise it has those of its channel, which
-        are common to the clients. Drawn once per run; only with ``per_client``.
+        Probability that a link has means of its own.
     offset_sd : float in [0, 10], default 0
-        Standard deviation of an offset for each client, drawn once per run from a normal law. If
-        positive, `logit μ_ik = logit μ_k + offset_i`, and ``p_differ`` must be left out; only with
-        ``per_client``.
+        Standard deviation of the clients' offsets, instead of ``p_differ``.
 
     Notes
     -----

@@ -43,14 +43,11 @@ class Switching(LinkBand):
         Whether every channel switches on its own, with probability ``hazard`` in every round; with
         ``per_client`` every link that differs does.
     per_client : bool, default False
-        Whether links differ per client: a mean for each client and channel.
+        Whether links differ per client; `Stationary` explains this and the next two.
     p_differ : float in [0, 1], default 1
-        Probability that a link has means of its own; otherwise it has those of its channel, which
-        are common to the clients. Drawn once per run; only with ``per_client``.
+        Probability that a link has means of its own.
     offset_sd : float in [0, 10], default 0
-        Standard deviation of an offset for each client, drawn once per run from a normal law. If
-        positive, `logit μ_ik = logit μ_k + offset_i`, and ``p_differ`` must be left out; only with
-        ``per_client``.
+        Standard deviation of the clients' offsets, instead of ``p_differ``.
 
     Notes
     -----
