@@ -203,6 +203,19 @@ def test_a_users_model_may_have_links_that_differ() -> None:
         open_air(Near(), 5, 0)
 
 
+def test_a_users_model_must_say_for_how_many_clients_it_is() -> None:
+    class Half(Parameters):
+        has_means: ClassVar[bool] = True
+        per_client: ClassVar[bool] = True
+        n_channels: int = 3
+
+        def start(self, rounds: int, structure: Any, states: Any) -> Stream:
+            raise NotImplementedError
+
+    with pytest.raises(ParameterError, match="Half has per_client, but not n_clients: the number"):
+        open_air(Half(), 5, 0, clients=2)
+
+
 def test_blocks_of_a_users_model_must_have_the_shape_of_its_links() -> None:
     with pytest.raises(RuleError) as caught:
         draw(Flat(), 5, clients=2)

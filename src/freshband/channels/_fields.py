@@ -203,6 +203,7 @@ class LinkBand(Band):
         return revised(self._widened(clients + 1)._pieces(rounds, structure), mix)
 
     def _widened(self, clients: int) -> Self:
+        """Return the same model with the channels of each client as channels of their own."""
         return self.model_copy(update={"n_channels": clients * self.n_channels})
 
 

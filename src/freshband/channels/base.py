@@ -118,7 +118,7 @@ class ChannelModel(Protocol):
 class LinkModel(ChannelModel, Protocol):
     """A channel model whose links may differ per client: one success rate per client and channel.
 
-    A model without `per_client` gives all clients the same channels.
+    All other models give every client the same channels.
     """
 
     @property
@@ -143,8 +143,15 @@ class LinkModel(ChannelModel, Protocol):
 
 
 def links_differ(model: ChannelModel) -> TypeGuard[LinkModel]:
-    """Return whether the links of a model differ per client."""
-    return isinstance(model, LinkModel) and model.per_client
+    """Return whether the links of a model differ per client; without `per_client` they do not."""
+    if not getattr(model, "per_client", False):
+        return False
+    if not isinstance(model, LinkModel):
+        raise ParameterError(
+            f"{type(model).__name__} has per_client, but not n_clients: the number of clients it "
+            "gives links for, or None for any number"
+        )
+    return True
 
 
 def fit_clients(model: LinkModel, clients: int | None) -> int:
