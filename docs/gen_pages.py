@@ -52,7 +52,9 @@ KINDS = (
         title="Channels",
         module="freshband.channels.base",
         intro="A channel model defines the air, the channel environment: the success rates "
-        "and states of all channels in every round. All policies and the oracle meet the same air.",
+        "and states of all channels in every round. All policies and the oracle meet the same air. "
+        "With `per_client=true` some models give "
+        "[every client its own links](../concepts.md#links).",
         usage="freshband simulate --channels {name} --policies glr-cucb --clients 2",
     ),
     Kind(

@@ -175,6 +175,8 @@ def _compiled_sources() -> list[Path]:
         [
             *(path for folder in folders for path in folder.glob("*.py")),
             root / "simulation" / "_loop.py",
+            root / "channels" / "adversary.py",
+            root / "channels" / "reactive.py",
         ]
     )
 

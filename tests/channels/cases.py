@@ -15,18 +15,31 @@ from freshband.channels import registry
 DATA = Path(__file__).parent / "data"
 
 _LISTED: dict[str, list[dict[str, Any]]] = {
-    "stationary": [{}, {"means": [0.0, 0.3, 1.0]}],
+    "stationary": [
+        {},
+        {"means": [0.0, 0.3, 1.0]},
+        {"per_client": True},
+        {"per_client": True, "means": [[0.0, 0.3], [1.0, 0.6]]},
+        {"per_client": True, "p_differ": 0.3},
+        {"per_client": True, "offset_sd": 2.0, "mean_low": 0.0, "mean_high": 1.0},
+    ],
     "piecewise": [
         {},
         {"n_breakpoints": 15, "p_change": 0.3},
         {"n_segments": 4, "spacing": "random", "min_gap": 3},
         {"means": [[0.1, 0.9], [0.9, 0.9], [0.9, 0.1]], "breakpoints": [2, 20]},
+        {"per_client": True, "n_breakpoints": 15, "p_change": 0.3, "p_differ": 0.3},
+        {"per_client": True, "offset_sd": 1.0},
+        {"per_client": True, "means": [[[0.1, 0.9], [0.4, 0.9]], [[0.1, 0.9], [0.5, 0.9]]]},
     ],
     "switching": [
         {},
         {"hazard": 0.2, "p_change": 0.3},
         {"hazard": 0.05, "per_channel": True},
         {"hazard": 1.0, "n_channels": 1},
+        {"hazard": 0.05, "per_channel": True, "per_client": True},
+        {"hazard": 0.2, "per_client": True, "p_differ": 0.5},
+        {"hazard": 0.02, "per_client": True, "offset_sd": 2.0},
     ],
     "jammer": [
         {},
@@ -45,13 +58,17 @@ _LISTED: dict[str, list[dict[str, Any]]] = {
         {"states": [[1, 0, 1], [0, 1, 1], [0, 0, 0]], "wrap": True},
         {"means": np.linspace(0, 1, 20_000).reshape(-1, 2)},
         {"means": np.linspace(0, 1, 20_000).reshape(-1, 2), "offset": "random"},
+        {"means": np.linspace(0, 1, 60_000).reshape(-1, 2, 3), "per_client": True},
+        {"states": [[[1, 0], [0, 1]], [[1, 1], [0, 0]]], "per_client": True, "wrap": True},
     ],
     "trace": [
         {"path": DATA / "states.csv", "wrap": True},
         {"path": DATA / "ratios.csv", "rounds_per_row": 7, "wrap": True},
         {"path": DATA / "ratios.csv", "rounds_per_row": 7, "wrap": True, "offset": "random"},
         {"path": DATA / "quality.csv", "columns": "gw*", "threshold": -100.0, "wrap": True},
+        {"path": DATA / "links.csv", "per_client": True, "rounds_per_row": 7, "wrap": True},
     ],
+    "reactive": [{}, {"means": [0.9, 0.5, 0.2], "width": 2, "window": 9}],
     "besson-random": [{"min_gap": 2}],
     "hard-stationary": [{}, {"n_channels": 3, "n_clients": 3}],
 }

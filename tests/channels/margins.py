@@ -23,13 +23,17 @@ def assert_mean(values: Any, mean: float, deviation: float) -> None:
     assert abs(np.mean(values) - mean) <= margin, f"{np.mean(values)}, expected {mean} +- {margin}"
 
 
-def draw(model: str | ChannelModel, rounds: int, seed: int = 0, run: int = 0) -> Block:
+def draw(
+    model: str | ChannelModel, rounds: int, seed: int = 0, run: int = 0, clients: int | None = None
+) -> Block:
     """Draw a whole run in one block."""
-    return open_air(model, rounds, seed, run).block(rounds)
+    return open_air(model, rounds, seed, run, clients).block(rounds)
 
 
-def drawn(model: str | ChannelModel, rounds: int, seed: int = 0, run: int = 0) -> Stream:
+def drawn(
+    model: str | ChannelModel, rounds: int, seed: int = 0, run: int = 0, clients: int | None = None
+) -> Stream:
     """Return a stream drawn to its end."""
-    stream = open_air(model, rounds, seed, run)
+    stream = open_air(model, rounds, seed, run, clients)
     stream.block(rounds)
     return stream

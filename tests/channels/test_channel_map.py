@@ -93,6 +93,38 @@ def test_without_means_there_are_running_averages() -> None:
     assert not top.lines
 
 
+@pytest.mark.parametrize(("clients", "chosen"), [(1, [0]), (4, [0, 1, 2, 3]), (9, range(9))])
+def test_links_that_differ_have_a_map_for_each_client(clients: int, chosen: Any) -> None:
+    model = Piecewise(per_client=True, n_channels=3, n_breakpoints=1)
+    figure = draw(model, 200, seed=0, clients=clients)
+    figure.savefig(io.BytesIO(), format="png", dpi=40)
+    means = open_air(model, 200, 0, clients=clients).block(200).means
+    for panel, client in enumerate(chosen):
+        np.testing.assert_array_equal(shown(figure, panel), means[:, client])
+        assert figure.axes[panel].get_title(loc="left") == f"client {client}"
+    assert sum(axes.get_visible() for axes in figure.axes) == clients + 1  # and the scale
+    assert figure.get_suptitle().endswith(
+        f"Success rates, 1 breakpoint, {clients} client{'s' * (clients > 1)}"
+    )
+
+
+def test_of_many_clients_nine_are_shown() -> None:
+    figure = draw(build("stationary", per_client=True), 400, seed=0, clients=200)
+    titles = [axes.get_title(loc="left") for axes in figure.axes[:9]]
+    assert titles[0] == "client 0"
+    assert titles[-1] == "client 199"
+    assert figure.get_suptitle().endswith("Success rates, 9 of 200 clients")
+
+
+def test_links_without_means_show_running_averages() -> None:
+    states = np.zeros((480, 2, 2), int)
+    states[:, 1, 0] = 1
+    figure = draw(Table(states=states, per_client=True), 480, seed=0)
+    assert "Running average of the states over 24 rounds, 2 clients" in figure.get_suptitle()
+    assert not shown(figure, 0).any()
+    assert shown(figure, 1).mean(axis=0).tolist() == [1, 0]
+
+
 def test_bad_rounds() -> None:
     with pytest.raises(ParameterError, match="rounds must be a whole number >= 1, got 0"):
         draw("fig2", 0, seed=0)

@@ -11,14 +11,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freshband.channels import Block, ChannelModel, Stream, build, open_air
+from freshband.channels import Block, ChannelModel, Stream, build, links_differ
+from freshband.channels import open_air as open_any_air
 from freshband.channels.streams import _FRAME
 from freshband.errors import ParameterError, SequenceError, UnknownNameError
 from freshband.parameters import Parameters
 from tests.channels.cases import CASES, FLAT, IDS
-from tests.channels.margins import draw
+
+CLIENTS = 2  # as many as the lists of the cases are for
 
 every_case = pytest.mark.parametrize(("name", "params"), FLAT, ids=IDS)
+
+
+def open_air(model: ChannelModel, rounds: int, seed: int, run: int = 0) -> Stream:
+    return open_any_air(model, rounds, seed, run, CLIENTS)
+
+
+def draw(model: ChannelModel, rounds: int, seed: int = 0, run: int = 0) -> Block:
+    return open_air(model, rounds, seed, run).block(rounds)
+
+
+def start(model: ChannelModel, rounds: Any, structure: Any, states: Any) -> Stream:
+    if links_differ(model):
+        return model.start(rounds, structure, states, CLIENTS)
+    return model.start(rounds, structure, states)
 
 
 def read(stream: Stream, sizes: list[int]) -> Block:
@@ -60,9 +76,10 @@ def test_shapes_types_and_ranges(name: str, params: dict[str, Any]) -> None:
     model = build(name, params)
     assert isinstance(model, ChannelModel)
     block = draw(model, 50)
+    row = (CLIENTS, model.n_channels) if links_differ(model) else (model.n_channels,)
     for array, kind in ((block.states, np.uint8), (block.means, np.float64)):
         assert array.dtype == kind
-        assert array.shape == (50, model.n_channels)
+        assert array.shape == (50, *row)
         assert array.flags.c_contiguous
         assert array.flags.writeable
     assert set(np.unique(block.states)) <= {0, 1}
@@ -78,8 +95,8 @@ def test_shapes_types_and_ranges(name: str, params: dict[str, Any]) -> None:
 def test_breakpoints_are_where_the_means_change(name: str, params: dict[str, Any]) -> None:
     model = build(name, params)
     stream = open_air(model, 300, 1)
-    means = stream.block(200).means
-    differs = means[1:] != means[:-1]
+    means = stream.block(200).means.reshape(200, -1, model.n_channels)  # by client, or of all
+    differs = (means[1:] != means[:-1]).any(axis=1)
     if not model.has_means:
         differs[:] = False
     rounds = np.flatnonzero(differs.any(axis=1))
@@ -104,11 +121,11 @@ def test_same_seed_same_air_and_other_runs_differ(name: str, params: dict[str, A
 def test_another_state_generator_leaves_the_structure(name: str, params: dict[str, Any]) -> None:
     model = build(name, params)
 
-    def start(structure: int, states: int) -> Block:
+    def begin(structure: int, states: int) -> Block:
         a, b = np.random.default_rng(structure), np.random.default_rng(states)
-        return model.start(400, a, b).block(400)
+        return start(model, 400, a, b).block(400)
 
-    one, other = start(1, 2), start(1, 3)
+    one, other = begin(1, 2), begin(1, 3)
     np.testing.assert_array_equal(one.means, other.means)
     if model.has_means:
         assert not np.array_equal(one.states, other.states)
@@ -139,7 +156,7 @@ def test_rounds_must_be_a_whole_number(name: str, params: dict[str, Any]) -> Non
     rng = np.random.default_rng(0)
     for bad in (0, -5, 2.5, "10", None):
         with pytest.raises(ParameterError, match="rounds must be a whole number >= "):
-            model.start(bad, rng, rng)
+            start(model, bad, rng, rng)
 
 
 @every_case
@@ -172,6 +189,29 @@ def test_models_are_frozen_and_survive_dump_and_pickle(name: str, params: dict[s
     assert hash(again) == hash(model)
     assert_same(draw(again, 40), draw(model, 40))
     assert_same(draw(copy, 40), draw(model, 40))
+
+
+@every_case
+def test_the_number_of_clients_matters_only_where_links_differ(
+    name: str, params: dict[str, Any]
+) -> None:
+    model = build(name, params)
+    if not links_differ(model):
+        for clients in (None, 1, 7):
+            assert_same(open_any_air(model, 30, 1, 0, clients).block(30), draw(model, 30, seed=1))
+        return
+    for bad in (0, 1.5, "two"):
+        with pytest.raises(ParameterError, match="clients must be a whole number >= 1, got"):
+            open_any_air(model, 30, 1, 0, bad)  # type: ignore[arg-type]
+    if model.n_clients is None:
+        with pytest.raises(ParameterError, match="clients must be given, because the links of"):
+            open_any_air(model, 30, 1)
+        assert open_any_air(model, 30, 1, 0, 7).block(3).states.shape[1] == 7
+    else:
+        assert model.n_clients == CLIENTS
+        assert_same(open_any_air(model, 30, 1).block(30), draw(model, 30, seed=1))
+        with pytest.raises(ParameterError, match=r"clients must be 2, those \w+ gives .* got 3"):
+            open_any_air(model, 30, 1, 0, 3)
 
 
 @every_case

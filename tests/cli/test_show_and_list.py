@@ -36,6 +36,14 @@ def test_runs_and_seeds_show_different_air(shell: Shell) -> None:
     assert len(pictures) == 3
 
 
+def test_show_draws_every_client_where_links_differ(shell: Shell) -> None:
+    ask = ["--set", "per_client=true", "--rounds", 60, "--clients", 3, "--out", "a.svg"]
+    assert shell("show", "stationary", *ask) == (0, "wrote a.svg\n", "")
+    drawn = Path("a.svg").read_text()
+    assert all(f"<!-- client {client} -->" in drawn for client in range(3))
+    assert "client 3" not in drawn
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -47,6 +55,8 @@ def test_runs_and_seeds_show_different_air(shell: Shell) -> None:
         ("--set random.x=1", "show has no policies: --set must be key=value"),
         ("--set n_chanels=1", "Piecewise has no parameter 'n_chanels'; did you mean"),
         ("trace", "Trace needs a value for 'path'"),
+        ("--set per_client=true", "clients must be given, because the links of Piecewise differ"),
+        ("--set per_client=true --clients 0", "clients must be a whole number >= 1, got 0"),
         ("--out air", "the name of a picture must end in one of png, pdf, svg, "),
         ("--out air.xyz", "the name of a picture must end in one of png, pdf, svg, "),
         ("--out .", "cannot write .: it is a folder"),

@@ -17,12 +17,13 @@ import pytest
 import xarray as xr
 
 from freshband._sealed import save_sealed
-from freshband.channels.base import open_air
+from freshband.channels.base import build, open_air
 from freshband.errors import FileError, FreshbandError, ParameterError
 from freshband.reporting._air import COLUMNS, Air, cut_rounds, pool
 from freshband.reporting._page.air import Play, channel_map
 from freshband.reporting._page.charts import POINTS, Series, curves
 from freshband.reporting._page.comparison import show_comparison
+from freshband.reporting._page.parts import air_again
 from freshband.reporting._page.training import show_training
 from freshband.reporting.report import write_report
 from tests.reporting.results import (
@@ -529,3 +530,24 @@ def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "freshband.federated.result", None)
     with pytest.raises(FreshbandError, match=r"needs PyTorch; .*'freshband\[train\]'"):
         write_report(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "told"),
+    [
+        ("stationary", {"per_client": True}, ["Links differ per client: the channel map shows"]),
+        ("reactive", {}, ["The channels react to the clients: the channel map shows the free air"]),
+        ("piecewise", {}, []),
+    ],
+)
+def test_the_map_says_what_it_cannot_show(name: str, params: Any, told: list[str]) -> None:
+    model, config = build(name, params), {"rounds": 60, "seed": 2, "clients": 3}
+    air, notes = air_again(lambda: model, config, 1, rounds=60)
+    assert air is not None
+    assert len(notes) == len(told)
+    assert all(note.startswith(begin) for note, begin in zip(notes, told, strict=True))
+    means = open_air(model, 60, 2, 1, clients=3).block(60).means
+    averages = means.mean(axis=1) if params else means
+    assert air.means is not None
+    np.testing.assert_allclose(air.means, averages)
+    assert channel_map(air, {}, run=1).height > 0

@@ -12,7 +12,17 @@ array([4, 7])
 The page *Add your own scheduler* shows how to write your own channel model, one class in any file.
 """
 
-from freshband.channels.base import Block, ChannelModel, Stream, build, open_air, register, registry
+from freshband.channels.base import (
+    Block,
+    ChannelModel,
+    LinkModel,
+    Stream,
+    build,
+    links_differ,
+    open_air,
+    register,
+    registry,
+)
 from freshband.channels.besson import Besson1, Besson2, Besson4, BessonRandom
 from freshband.channels.gilbert_elliott import GilbertElliott
 from freshband.channels.instances import (
@@ -24,6 +34,7 @@ from freshband.channels.instances import (
 )
 from freshband.channels.jammer import Jammer
 from freshband.channels.piecewise import Piecewise
+from freshband.channels.reactive import Reactive
 from freshband.channels.stationary import Stationary
 from freshband.channels.streams import MeansStream, StatesStream, carry_forward, held
 from freshband.channels.switching import Switching
@@ -44,8 +55,10 @@ __all__ = [
     "HardPiecewise",
     "HardStationary",
     "Jammer",
+    "LinkModel",
     "MeansStream",
     "Piecewise",
+    "Reactive",
     "StatesStream",
     "Stationary",
     "Stream",
@@ -55,6 +68,7 @@ __all__ = [
     "build",
     "carry_forward",
     "held",
+    "links_differ",
     "open_air",
     "register",
     "registry",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
-from freshband.channels.base import Stream, _Floats, _Rng
-from freshband.channels.streams import MeansStream
+from freshband.channels.base import Stream, _Floats, _Rng, fit_clients
+from freshband.channels.streams import MeansStream, revised
 from freshband.errors import ParameterError, shown
 from freshband.parameters import Parameters, whole_number
 
@@ -19,10 +19,16 @@ Count: TypeAlias = Annotated[int, Field(ge=1)]
 Probability: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 
 
+_NESTED = (
+    "a list",
+    "a matrix, a list of equally long lists,",
+    "a list of matrices of one shape, a row for each client,",
+)
+
+
 def numbers(name: str, value: object, *, ndim: int) -> _Floats:
-    """Return a list (or matrix) of numbers in [0, 1] as an array, or raise `ParameterError`."""
-    wanted = "a list" if ndim == 1 else "a matrix, a list of equally long lists,"
-    wanted = f"{name} must be {wanted} of numbers in [0, 1]"
+    """Return numbers in [0, 1], nested ``ndim`` times, as an array; or raise `ParameterError`."""
+    wanted = f"{name} must be {_NESTED[ndim - 1]} of numbers in [0, 1]"
     try:
         array = np.asarray(value)
     except ValueError:  # ragged
@@ -35,12 +41,20 @@ def numbers(name: str, value: object, *, ndim: int) -> _Floats:
     return array.astype(np.float64)
 
 
+def nested(value: object, info: ValidationInfo, depth: int) -> _Floats:
+    """Return a field's numbers, nested once more where the links of the model differ per client.
+
+    The field ``per_client`` must be declared before those that depend on it.
+    """
+    return numbers(str(info.field_name), value, ndim=depth + info.data.get("per_client", False))
+
+
 def _row(value: object, info: ValidationInfo) -> object:
-    return numbers(str(info.field_name), value, ndim=1).tolist()
+    return nested(value, info, 1).tolist()
 
 
 def _matrix(value: object, info: ValidationInfo) -> object:
-    return numbers(str(info.field_name), value, ndim=2).tolist()
+    return nested(value, info, 2).tolist()
 
 
 def _places(value: object) -> object:
@@ -48,24 +62,26 @@ def _places(value: object) -> object:
 
 
 if TYPE_CHECKING:  # what users may pass; stored as tuples, which compare, hash and dump
-    Row: TypeAlias = Sequence[float] | _Floats
-    Matrix: TypeAlias = Sequence[Sequence[float]] | _Floats
+    Row: TypeAlias = Sequence[float] | Sequence[Sequence[float]] | _Floats
+    Matrix: TypeAlias = Sequence[Sequence[float]] | Sequence[Sequence[Sequence[float]]] | _Floats
     Places: TypeAlias = Sequence[int] | npt.NDArray[np.int64]
 else:
-    Row = Annotated[tuple[float, ...], BeforeValidator(_row)]
-    Matrix = Annotated[tuple[tuple[float, ...], ...], BeforeValidator(_matrix)]
+    _Row = tuple[float, ...]
+    _Rows = tuple[_Row, ...]
+    Row = Annotated[_Row | _Rows, BeforeValidator(_row)]
+    Matrix = Annotated[_Rows | tuple[_Rows, ...], BeforeValidator(_matrix)]
     Places = Annotated[tuple[Annotated[int, Field(ge=2)], ...], BeforeValidator(_places)]
 
 
-def forbid(model: Parameters, given: str, *names: str) -> None:
-    """Raise if one of the parameters ``names`` was set although ``given`` replaces it.
+def forbid(model: Parameters, reason: str, *names: str) -> None:
+    """Raise if one of the parameters ``names`` was set, which have no effect for this ``reason``.
 
     A parameter at its default counts as left out, so a dumped model can be rebuilt.
     """
     for name in names:
         value = getattr(model, name)
         if value != type(model).model_fields[name].default:
-            raise ParameterError(f"{name} must be left out when {given} is given, got {value!r}")
+            raise ParameterError(f"{name} must be left out when {reason}, got {value!r}")
 
 
 def check_order(model: Parameters, name: str, limit: str) -> None:
@@ -130,6 +146,67 @@ class Band(MeansModel):
         return structure.uniform(self.mean_low, self.mean_high, (*rows, self.n_channels))
 
 
+_OF_LINKS = ("p_differ", "offset_sd")
+
+
+class LinkBand(Band):
+    """A band whose links may differ per client: means of M × N links, drawn or given."""
+
+    per_client: bool = False
+    p_differ: Probability = 1.0
+    offset_sd: Annotated[float, Field(ge=0, le=10)] = 0.0
+
+    @model_validator(mode="after")
+    def _check_links(self) -> LinkBand:
+        if not self.per_client:
+            forbid(self, "links are the same for all clients (per_client=false)", *_OF_LINKS)
+        if self.offset_sd > 0:
+            forbid(self, "offset_sd is given", "p_differ")
+        if self.n_clients is not None:
+            forbid(self, "means is given", *_OF_LINKS)
+        return self
+
+    @property
+    def n_clients(self) -> int | None:
+        """The number of clients for which means are given; see `LinkModel.n_clients`."""
+        shapes = (np.shape(getattr(self, name)) for name in self._lists if self.per_client)
+        return next((shape[-2] for shape in shapes if shape), None)
+
+    def start(
+        self, rounds: int, structure: _Rng, states: _Rng, clients: int | None = None
+    ) -> Stream:
+        """Open a stream; see `LinkModel.start`."""
+        if not self.per_client:
+            return super().start(rounds, structure, states)
+        rounds, clients = whole_number("rounds", rounds, at_least=1), fit_clients(self, clients)
+        pieces = self._link_pieces(rounds, clients, structure)
+        return MeansStream(rounds, self.n_channels, pieces, states, clients=clients)
+
+    def _link_pieces(self, rounds: int, clients: int, structure: _Rng) -> Iterable[_Floats]:
+        """Return the means of all links: those of the same model with a column for each link."""
+        if self.offset_sd > 0:
+            odds = np.exp(-structure.normal(0, self.offset_sd, (clients, 1)))
+
+            def shift(means: _Floats) -> _Floats:  # logit(mean) + offset, without infinities
+                base = means[:, None]
+                return (base / (base + (1 - base) * odds)).reshape(len(means), -1)
+
+            return revised(self._pieces(rounds, structure), shift)
+        if self.p_differ == 1:
+            return self._widened(clients)._pieces(rounds, structure)
+        own = structure.random((clients, self.n_channels)) < self.p_differ
+
+        def mix(means: _Floats) -> _Floats:  # the last columns are the channels' own means
+            links = means.reshape(len(means), clients + 1, self.n_channels)
+            return np.where(own, links[:, :-1], links[:, -1:]).reshape(len(means), -1)
+
+        return revised(self._widened(clients + 1)._pieces(rounds, structure), mix)
+
+    def _widened(self, clients: int) -> Self:
+        """Return the same model with the channels of each client as channels of their own."""
+        return self.model_copy(update={"n_channels": clients * self.n_channels})
+
+
 class RatedBand(Band):
     """N channels, each with one success rate for the whole run, drawn or given."""
 
@@ -140,8 +217,11 @@ class RatedBand(Band):
     @model_validator(mode="after")
     def _check_means(self) -> RatedBand:
         if self.means is not None:
-            forbid(self, "means", "mean_low", "mean_high")
+            forbid(self, "means is given", "mean_low", "mean_high")
         return self
 
     def _rates(self, structure: _Rng) -> _Floats:
-        return self._draw(structure) if self.means is None else np.array(self.means)
+        return self._draw(structure) if self.means is None else np.ravel(self.means)
+
+    def _pieces(self, rounds: int, structure: _Rng) -> Iterable[_Floats]:
+        return [np.broadcast_to(self._rates(structure), (rounds, self.n_channels))]

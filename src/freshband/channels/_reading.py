@@ -27,7 +27,7 @@ class Readings(NamedTuple):
     """A matrix and where it came from."""
 
     path: str
-    values: _Floats  # (rows, columns), NaN where a cell is empty
+    values: _Floats  # (rows, columns) or (rows, clients, channels), NaN where a cell is empty
     lines: npt.NDArray[np.int64] | None = None  # (rows,) of a text file: the line of each row
 
     def place(self, row: int) -> str:
@@ -44,8 +44,14 @@ def suffix(path: str) -> str:
     raise FileError(f"{path}: the name must end in one of {', '.join(_SUFFIXES)}")
 
 
-def read(path: str, key: str | None, index: int | None, columns: Sequence[str] | None) -> Readings:
-    """Read a matrix; `freshband.channels.Trace` explains the arguments.
+def read(
+    path: str,
+    key: str | None,
+    index: int | None,
+    columns: Sequence[str] | None,
+    per_client: bool = False,
+) -> Readings:
+    """Read a matrix, or one per row; `freshband.channels.Trace` explains the arguments.
 
     Raises `FileError` for a file that is missing, damaged, empty, ragged or not of numbers, and
     `ParameterError` if it has no such key, index or column.
@@ -54,14 +60,37 @@ def read(path: str, key: str | None, index: int | None, columns: Sequence[str] |
     if not Path(path).is_file():
         raise FileError(f"{path}: no such file")
     if kind in (".npy", ".npz"):
-        readings = Readings(path, _slice(path, _load_array(path, key), index))
-    elif kind == ".parquet":
-        readings = Readings(path, _read_parquet(path, columns))
+        array = _load_array(path, key)
+        readings = Readings(path, _cube(path, array) if per_client else _slice(path, array, index))
     else:
-        readings = _read_csv(path, columns)
+        wanted = ["*/*"] if per_client and columns is None else columns
+        readings, names = (_read_parquet if kind == ".parquet" else _read_csv)(path, wanted)
+        if per_client:
+            readings = _group(readings, names)
     if readings.values.size == 0:
         raise FileError(f"{path}: holds no rows of numbers")
     return readings
+
+
+def _group(readings: Readings, names: Sequence[str]) -> Readings:
+    """Return columns named client/channel as (rows, clients, channels), as they first appear."""
+    links: dict[str, dict[str, int]] = {}
+    for place, name in enumerate(names):
+        client, slash, channel = name.rpartition("/")
+        if not slash:
+            raise FileError(
+                f"{readings.path}: column {name!r} must be named client/channel, because links "
+                "differ per client"
+            )
+        if links.setdefault(client, {}).setdefault(channel, place) != place:
+            raise FileError(f"{readings.path}: column {name!r} must not stand twice")
+    channels = list(dict.fromkeys(channel for own in links.values() for channel in own))
+    for client, own in links.items():
+        lacking = [channel for channel in channels if channel not in own]
+        if lacking:
+            raise FileError(f"{readings.path}: needs a column '{client}/{lacking[0]}'")
+    places = [[own[channel] for channel in channels] for own in links.values()]
+    return readings._replace(values=readings.values[:, places])
 
 
 def _load_array(path: str, key: str | None) -> npt.NDArray[Any]:
@@ -82,9 +111,21 @@ def _load_array(path: str, key: str | None) -> npt.NDArray[Any]:
     raise ParameterError(f"key: {path} holds no array {key!r}; {nearest(key, known)}")
 
 
-def _slice(path: str, values: npt.NDArray[Any], index: int | None) -> _Floats:
+def _cube(path: str, values: npt.NDArray[Any]) -> _Floats:
+    if values.ndim != 3:
+        raise FileError(
+            f"{path}: must have 3 dimensions, because links differ per client, got {values.ndim}"
+        )
+    return _as_floats(path, values)
+
+
+def _as_floats(path: str, values: npt.NDArray[Any]) -> _Floats:
     if values.dtype.kind not in "buif":
         raise FileError(f"{path}: must hold numbers, got {values.dtype}")
+    return values.astype(np.float64)
+
+
+def _slice(path: str, values: npt.NDArray[Any], index: int | None) -> _Floats:
     if values.ndim == 3:
         if index is None or not 0 <= index < len(values):
             raise ParameterError(
@@ -97,11 +138,11 @@ def _slice(path: str, values: npt.NDArray[Any], index: int | None) -> _Floats:
         )
     if values.ndim != 2:
         raise FileError(f"{path}: must hold a matrix, got {values.ndim} dimensions")
-    return values.astype(np.float64)
+    return _as_floats(path, values)
 
 
-def _read_csv(path: str, columns: Sequence[str] | None) -> Readings:
-    """Read a text file; its first line is a header unless it is all numbers."""
+def _read_csv(path: str, columns: Sequence[str] | None) -> tuple[Readings, list[str]]:
+    """Read a text file, and which columns; its first line is a header unless it is all numbers."""
     rows = _csv_rows(path)
     opening = next(rows, None)
     if opening is None:
@@ -127,7 +168,7 @@ def _read_csv(path: str, columns: Sequence[str] | None) -> Readings:
             values.append(number)
         lines.append(line)
     matrix = np.array(values).reshape(len(lines), -1) if values else np.empty((0, 0))
-    return Readings(path, matrix, np.array(lines, np.int64))
+    return Readings(path, matrix, np.array(lines, np.int64)), [header[i] for i in chosen or ()]
 
 
 def _csv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
@@ -151,7 +192,7 @@ def _number(cell: str) -> float | None:
         return None
 
 
-def _read_parquet(path: str, columns: Sequence[str] | None) -> _Floats:
+def _read_parquet(path: str, columns: Sequence[str] | None) -> tuple[Readings, list[str]]:
     try:
         arrow: Any = importlib.import_module("pyarrow")
         parquet: Any = importlib.import_module("pyarrow.parquet")
@@ -179,7 +220,8 @@ def _read_parquet(path: str, columns: Sequence[str] | None) -> _Floats:
                 f"{path}: column {names[i]!r} must hold numbers, got {table.schema.types[i]}"
             )
     cells = [table.column(i).cast(arrow.float64()).to_numpy() for i in chosen]
-    return np.column_stack(cells) if cells else np.empty((0, 0))
+    matrix = np.column_stack(cells) if cells else np.empty((0, 0))
+    return Readings(path, matrix), [names[i] for i in chosen]
 
 
 def _choose(path: str, names: Sequence[str], patterns: Sequence[str]) -> list[int]:

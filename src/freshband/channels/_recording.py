@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from freshband.channels.base import Stream, _Rng
+from freshband.channels.base import Stream, _Rng, fit_clients
 from freshband.channels.streams import _FRAME, MeansStream, StatesStream, held
 from freshband.errors import ParameterError
 from freshband.parameters import Parameters, whole_number
@@ -21,7 +21,7 @@ class Recording(NamedTuple):
     """Rows of means or of states, and how they are played."""
 
     source: str  # for messages
-    rows: npt.NDArray[Any]  # (rows, n_channels)
+    rows: npt.NDArray[Any]  # (rows, n_channels) or, where links differ, (rows, M, n_channels)
     has_means: bool
     wrap: bool
     offset: int | Literal["random"]
@@ -38,7 +38,7 @@ class Recording(NamedTuple):
     def pieces(self, rounds: int, structure: _Rng) -> Iterator[npt.NDArray[Any]]:
         """Return the rows from the offset on, each for its rounds; raise if there are too few."""
         offset = self._draw_offset(rounds, structure) if self.offset == "random" else self.offset
-        rows, source = self.rows, self.source
+        rows, source = self.rows.reshape(len(self.rows), -1), self.source
         if offset > 0:
             rows = np.roll(rows, -offset, axis=0) if self.wrap else rows[offset:]
             source = f"{source} from row {offset} on"
@@ -70,13 +70,20 @@ class Recording(NamedTuple):
 class Recorded(Parameters):
     """A model that plays a recording."""
 
+    per_client: bool = False
+
     def _recording(self) -> Recording:
         raise NotImplementedError
 
     @property
     def n_channels(self) -> int:
         """The number of channels."""
-        return int(self._recording().rows.shape[1])
+        return int(self._recording().rows.shape[-1])
+
+    @property
+    def n_clients(self) -> int | None:
+        """The number of clients whose links were recorded; see `LinkModel.n_clients`."""
+        return int(self._recording().rows.shape[1]) if self.per_client else None
 
     @property
     def has_means(self) -> bool:
@@ -92,12 +99,15 @@ class Recorded(Parameters):
         passed = 0 if recording.offset == "random" else recording.offset
         return (len(recording.rows) - passed) * recording.rounds_per_row
 
-    def start(self, rounds: int, structure: _Rng, states: _Rng) -> Stream:
-        """Open a stream; see `ChannelModel.start`."""
+    def start(
+        self, rounds: int, structure: _Rng, states: _Rng, clients: int | None = None
+    ) -> Stream:
+        """Open a stream; see `LinkModel.start`."""
         rounds = whole_number("rounds", rounds, at_least=1)
+        clients = fit_clients(self, clients) if self.per_client else None
         recording = self._recording()
         pieces = recording.pieces(rounds, structure)
-        n_channels = recording.rows.shape[1]
+        n_channels = recording.rows.shape[-1]
         if recording.has_means:
-            return MeansStream(rounds, n_channels, pieces, states)
-        return StatesStream(rounds, n_channels, pieces)
+            return MeansStream(rounds, n_channels, pieces, states, clients=clients)
+        return StatesStream(rounds, n_channels, pieces, clients)

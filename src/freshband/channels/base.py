@@ -11,7 +11,7 @@ than one block.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,18 @@ from freshband._seeding import Role, check_seed, generator
 from freshband.errors import ParameterError, RuleError, shown
 from freshband.parameters import whole_number
 
-__all__ = ["Block", "ChannelModel", "Stream", "build", "open_air", "register", "registry"]
+__all__ = [
+    "Block",
+    "ChannelModel",
+    "LinkModel",
+    "Stream",
+    "build",
+    "fit_clients",
+    "links_differ",
+    "open_air",
+    "register",
+    "registry",
+]
 
 
 _Rng: TypeAlias = np.random.Generator
@@ -38,8 +49,9 @@ class Block(NamedTuple):
     Attributes
     ----------
     states : ndarray of uint8, shape (n, n_channels)
-        C-contiguous; 1 is Good, 0 is Bad: `X_k(t)` of the paper.
-    means : ndarray of float64, shape (n, n_channels)
+        C-contiguous; 1 is Good, 0 is Bad: `X_k(t)` of the paper. The shape is
+        (n, clients, n_channels) where links differ per client; see `LinkModel`.
+    means : ndarray of float64, of the same shape
         C-contiguous; the success rate of the current regime, `μ_k(t)`, never a hidden state. NaN
         throughout where the model has no means, such as a recorded trace of 0/1 states.
     """
@@ -66,7 +78,10 @@ class Stream(Protocol):
 
     @property
     def changed(self) -> _Flags:
-        """Which channels changed at each of `breakpoints`, shape (breakpoints, n_channels)."""
+        """Which channels changed at each of `breakpoints`, shape (breakpoints, n_channels).
+
+        Where links differ per client, a channel has changed if any of its links has.
+        """
         ...
 
 
@@ -97,6 +112,70 @@ class ChannelModel(Protocol):
             The generator of the states; another one gives other states of the same structure.
         """
         ...
+
+
+@runtime_checkable
+class LinkModel(ChannelModel, Protocol):
+    """A channel model whose links may differ per client: one success rate per client and channel.
+
+    All other models give every client the same channels.
+    """
+
+    @property
+    def per_client(self) -> bool:
+        """Whether links differ; otherwise this is an ordinary `ChannelModel`."""
+        ...
+
+    @property
+    def n_clients(self) -> int | None:
+        """The number of clients M that the parameters give links for; None for any number."""
+        ...
+
+    def start(
+        self, rounds: int, structure: _Rng, states: _Rng, clients: int | None = None
+    ) -> Stream:
+        """Open a stream as `ChannelModel.start` does, of the links of ``clients`` clients.
+
+        Where links differ, blocks have the shape (n, clients, n_channels);
+        `freshband.channels.MeansStream` makes them from success rates.
+        """
+        ...
+
+
+def links_differ(model: ChannelModel) -> TypeGuard[LinkModel]:
+    """Return whether the links of a model differ per client; without `per_client` they do not."""
+    if not getattr(model, "per_client", False):
+        return False
+    if not isinstance(model, LinkModel):
+        raise ParameterError(
+            f"{type(model).__name__} has per_client, but not n_clients: the number of clients it "
+            "gives links for, or None for any number"
+        )
+    return True
+
+
+def fit_clients(model: LinkModel, clients: int | None) -> int:
+    """Return the number of clients of a model whose links differ, or raise `ParameterError`.
+
+    Examples
+    --------
+    >>> fit_clients(build("stationary", means=[[0.9, 0.1], [0.2, 0.8]], per_client=True), 3)
+    Traceback (most recent call last):
+    freshband.errors.ParameterError: clients must be 2, those Stationary gives links for, got 3
+    """
+    name, known = type(model).__name__, model.n_clients
+    if clients is None:
+        if known is None:
+            raise ParameterError(
+                f"clients must be given, because the links of {name} differ per client, got None"
+            )
+        return known
+    clients = whole_number("clients", clients, at_least=1)
+    if known is not None and clients != known:
+        raise ParameterError(
+            f"clients must be {known}, those {name} gives links for, got {clients}"
+        )
+    return clients
 
 
 registry: Registry[type[ChannelModel]] = Registry("channel model", "freshband.channels")
@@ -148,7 +227,9 @@ def _at_most(rounds: int, model: ChannelModel) -> int:
     return rounds if lasts is None else min(rounds, lasts)
 
 
-def open_air(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Stream:
+def open_air(
+    model: str | ChannelModel, rounds: int, seed: int, run: int = 0, clients: int | None = None
+) -> Stream:
     """Open the air of one run; the same model, rounds, seed and run always give the same air.
 
     Parameters
@@ -161,6 +242,9 @@ def open_air(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) ->
         The user's seed, >= 0.
     run : int, default 0
         The number of the run, >= 0; runs are independent.
+    clients : int >= 1, optional
+        Number of clients M; it matters only where links differ per client, and must be given
+        there unless the model's parameters determine it.
 
     Examples
     --------
@@ -173,20 +257,28 @@ def open_air(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) ->
     """
     seed, run = check_seed(seed), whole_number("run", run, at_least=0)
     opened = build(model) if isinstance(model, str) else model  # a ready model was checked before
-    stream = opened.start(
+    given = (
         whole_number("rounds", rounds, at_least=1),
         generator(seed, Role.CHANNEL_STRUCTURE, run),
         generator(seed, Role.CHANNEL_STATES, run),
     )
-    return stream if type(opened).__module__.startswith("freshband.") else _Checked(opened, stream)
+    row: tuple[int, ...] = (opened.n_channels,)
+    if links_differ(opened):
+        row = (fit_clients(opened, clients), *row)
+        stream = opened.start(*given, clients=row[0])
+    else:
+        stream = opened.start(*given)
+    if type(opened).__module__.startswith("freshband."):
+        return stream
+    return _Checked(type(opened).__name__, stream, row)
 
 
 class _Checked:
     """The stream of a user's model; every block is checked before compiled code reads it."""
 
-    def __init__(self, model: ChannelModel, stream: Stream) -> None:
-        self._name, self._n_channels = type(model).__name__, model.n_channels
-        self._stream = stream
+    def __init__(self, name: str, stream: Stream, row: tuple[int, ...]) -> None:
+        self._name, self._stream = name, stream
+        self._row = row  # the shape of a round
 
     def block(self, n: int) -> Block:
         """Draw the next rounds, and check that they meet the contract of `Block`."""
@@ -194,17 +286,18 @@ class _Checked:
             states, means = self._stream.block(n)
         except (TypeError, ValueError) as error:
             raise RuleError(f"{self._name}.block must return a Block: {error}") from error
+        shape = (n, *self._row)
         for field, array, dtype in (("states", states, np.uint8), ("means", means, np.float64)):
             if not (
                 isinstance(array, np.ndarray)
                 and array.dtype == dtype
-                and array.shape == (n, self._n_channels)
+                and array.shape == shape
                 and array.flags.c_contiguous
             ):
                 kind = getattr(array, "dtype", type(array).__name__)
                 raise RuleError(
                     f"{self._name}.block: {field} must be a C-contiguous array of "
-                    f"{np.dtype(dtype).name} of shape {(n, self._n_channels)}, got {kind} of "
+                    f"{np.dtype(dtype).name} of shape {shape}, got {kind} of "
                     f"shape {np.shape(array)}"
                 )
         if states.max(initial=0) > 1:
@@ -220,11 +313,13 @@ class _Checked:
         return self._stream.changed
 
 
-def _same_air(model: ChannelModel, rounds: int, seed: int, runs: Sequence[int]) -> bool:
+def _same_air(
+    model: ChannelModel, rounds: int, seed: int, runs: Sequence[int], clients: int | None = None
+) -> bool:
     """Return whether all runs meet the same states, as with a recording."""
     first, *others = runs
     for run in others:
-        airs = [open_air(model, rounds, seed, each) for each in (first, run)]
+        airs = [open_air(model, rounds, seed, each, clients) for each in (first, run)]
         for done in range(0, rounds, _COMPARED):
             size = min(_COMPARED, rounds - done)
             one, other = (air.block(size).states for air in airs)

@@ -105,16 +105,17 @@ class GilbertElliott(RatedBand):
         if self.p_bad is None:
             self._check_reach()
         else:
-            forbid(self, "p_bad", "means", "mean_low", "mean_high", "dwell")
+            forbid(self, "p_bad is given", "means", "mean_low", "mean_high", "dwell")
             if np.any(np.asarray(self.p_bad) + np.asarray(self.p_good) == 0):
                 raise ParameterError("p_bad and p_good must not both be 0, got 0 and 0")
         return self
 
     def _check_reach(self) -> None:
         """Raise if a long-run rate is outside the range of the two states' rates."""
-        named = [("means", value) for value in self.means or ()]
         if self.means is None:
             named = [("mean_low", self.mean_low), ("mean_high", self.mean_high)]
+        else:
+            named = [("means", float(value)) for value in np.ravel(self.means)]
         for name, value in named:
             if not self.bad_success <= value <= self.good_success:
                 raise ParameterError(

@@ -84,7 +84,7 @@ class Jammer(RatedBand):
     def _agree(self) -> Jammer:
         check_order(self, "width", "n_channels")
         if self.pattern == "block":
-            forbid(self, "pattern='block'", "dwell")
+            forbid(self, "pattern='block' is given", "dwell")
         return self
 
     def _pieces(self, rounds: int, structure: _Rng) -> Iterator[_Floats]:

@@ -10,7 +10,15 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import model_validator
 
-from freshband.channels._fields import Band, Count, Matrix, Natural, Places, Probability, forbid
+from freshband.channels._fields import (
+    Count,
+    LinkBand,
+    Matrix,
+    Natural,
+    Places,
+    Probability,
+    forbid,
+)
 from freshband.channels.base import _Floats, _Rng, register
 from freshband.channels.streams import carry_forward, held
 from freshband.errors import ParameterError
@@ -20,7 +28,7 @@ __all__ = ["Piecewise"]
 
 @final
 @register("piecewise")
-class Piecewise(Band):
+class Piecewise(LinkBand):
     """Success rates that jump at breakpoints and are constant in between.
 
     With breakpoints `1 < b_1 < … < b_C ≤ T`, channel k is Good in a round of segment s with
@@ -35,7 +43,8 @@ class Piecewise(Band):
     mean_low, mean_high : float, 0 <= mean_low <= mean_high <= 1, default 0.1 and 0.9
         The means are drawn from U[mean_low, mean_high].
     means : list of lists of float in [0, 1], optional
-        The means themselves, a row for each segment and a column for each channel.
+        The means themselves, a row for each segment and a column for each channel; with
+        ``per_client`` a matrix for each segment, with a row for each client.
     n_breakpoints : int >= 0, optional
         Number of breakpoints, at most rounds - 1; 5 unless another parameter determines it.
     n_segments : int >= 1, optional
@@ -51,6 +60,13 @@ class Piecewise(Band):
     p_change : float in [0, 1], default 1
         Probability that a channel changes at a breakpoint, independently of others. Where no
         channel changes, the stream reports no breakpoint: the expected number is `C (1 − (1−p)^N)`.
+        Links that differ change independently of each other.
+    per_client : bool, default False
+        Whether links differ per client; `Stationary` explains this and the next two.
+    p_differ : float in [0, 1], default 1
+        Probability that a link has means of its own.
+    offset_sd : float in [0, 10], default 0
+        Standard deviation of the clients' offsets, instead of ``p_differ``.
 
     Notes
     -----
@@ -87,15 +103,17 @@ class Piecewise(Band):
     @model_validator(mode="after")
     def _agree(self) -> Piecewise:
         if self.breakpoints is not None:
-            forbid(self, "breakpoints", "n_breakpoints", "n_segments", "spacing", "min_gap")
+            forbid(
+                self, "breakpoints is given", "n_breakpoints", "n_segments", "spacing", "min_gap"
+            )
             if any(b <= a for a, b in itertools.pairwise(self.breakpoints)):
                 raise ParameterError(
                     f"breakpoints must be increasing, got {list(self.breakpoints)}"
                 )
         if self.n_breakpoints is not None:
-            forbid(self, "n_breakpoints", "n_segments")
+            forbid(self, "n_breakpoints is given", "n_segments")
         if self.means is not None:
-            forbid(self, "means", "mean_low", "mean_high", "p_change")
+            forbid(self, "means is given", "mean_low", "mean_high", "p_change")
             if self._segments() != len(self.means):
                 raise ParameterError(
                     f"means must have a row for each of {self._segments()} segments, "
@@ -106,7 +124,7 @@ class Piecewise(Band):
     def _pieces(self, rounds: int, structure: _Rng) -> Iterable[_Floats]:
         lengths = self._lengths(rounds, structure)
         if self.means is not None:
-            return held(np.array(self.means), lengths)
+            return held(np.reshape(self.means, (len(lengths), -1)), lengths)
         means = self._draw(structure, len(lengths))
         if self.p_change < 1:
             change = structure.random((len(lengths) - 1, self.n_channels)) < self.p_change

@@ -3,11 +3,13 @@
 A model describes the channel environment (*air*) as an iterator of *pieces*, arrays of shape
 (rounds of the piece, n_channels) whose sizes do not depend on how it is read; a constant regime is
 one row broadcast over its rounds and costs no memory. `MeansStream` cuts the pieces into blocks,
-draws the states and records where the means change.
+draws the states and records where the means change. Where links differ per client, a piece has
+clients × n_channels columns, those of the first client first.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
@@ -18,12 +20,13 @@ from freshband.channels.base import Block, _Bits, _Flags, _Floats, _Rng
 from freshband.errors import SequenceError
 from freshband.parameters import whole_number
 
-__all__ = ["MeansStream", "StatesStream", "carry_forward", "held"]
+__all__ = ["MeansStream", "StatesStream", "carry_forward", "held", "revised"]
 
 _FRAME = 4096
 """The largest number of rounds in a piece whose rows differ, which limits memory."""
 
 _REMEMBERED = 100_000  # breakpoints: the first ones
+_CELLS = 1 << 20  # numbers in such a piece at most, unless a single row has more
 _CHUNK = 32768  # numbers drawn at a time, so that they stay in the cache
 _LONG = 512  # from this number of rounds on, broadcasting a row is faster than repeating it
 _TILE = 128  # rows written at a time into a constant block: four times as fast as row by row
@@ -56,14 +59,16 @@ def held(
     Long rows are broadcast, runs of short ones are repeated up to `_FRAME` rounds at a time.
     """
     ends = np.cumsum(lengths)
+    frame = min(_FRAME, _CELLS // rows.shape[1])
+    long = min(_LONG, frame + 1)
     i = 0
     while i < len(rows):
-        if lengths[i] >= _LONG:
+        if lengths[i] >= long:
             yield np.broadcast_to(rows[i], (int(lengths[i]), rows.shape[1]))
             i += 1
         else:
             begin = ends[i] - lengths[i]
-            j = int(np.searchsorted(ends, begin + _FRAME, side="right"))
+            j = int(np.searchsorted(ends, begin + frame, side="right"))
             yield np.repeat(rows[i:j], lengths[i:j], axis=0)
             i = j
 
@@ -82,14 +87,29 @@ def carry_forward(first: _Floats, fresh: _Floats, change: _Flags) -> _Floats:
     return np.take_along_axis(np.concatenate([first[None], fresh]), source, axis=0)
 
 
+def revised(pieces: Iterable[_Floats], revise: Callable[[_Floats], _Floats]) -> Iterator[_Floats]:
+    """Yield pieces whose rows ``revise`` has changed; a row that is broadcast stays so."""
+    for piece in pieces:
+        if piece.strides[0] == 0:
+            row = revise(piece[:1])
+            yield np.broadcast_to(row, (len(piece), row.shape[1]))
+        else:
+            yield revise(piece)
+
+
 class _Stream(Generic[_Scalar]):
     """Plays pieces one after another, cut to the requested sizes."""
 
     def __init__(
-        self, rounds: int, n_channels: int, pieces: Iterable[npt.NDArray[_Scalar]]
+        self,
+        rounds: int,
+        n_channels: int,
+        pieces: Iterable[npt.NDArray[_Scalar]],
+        clients: int | None = None,
     ) -> None:
         self._left = whole_number("rounds", rounds, at_least=1)
-        self._n_channels = n_channels
+        self._row = (n_channels,) if clients is None else (clients, n_channels)
+        self._width = math.prod(self._row)
         self._pieces = iter(pieces)
         self._rest: npt.NDArray[_Scalar] = np.empty((0, 0))  # type: ignore[assignment]  # unread
         self._breakpoints = [np.empty(0, np.int64)]
@@ -107,6 +127,11 @@ class _Stream(Generic[_Scalar]):
             span, self._rest = self._rest[: n - at], self._rest[n - at :]
             yield slice(at, at + len(span)), span
             at += len(span)
+
+    def _shaped(self, states: _Bits, means: _Floats) -> Block:
+        """Return rounds of ``width`` columns as a block."""
+        shape = (len(states), *self._row)
+        return Block(states.reshape(shape), means.reshape(shape))
 
     def _take(self, n: object) -> int:
         """Return ``n`` as an int and count these rounds as drawn, or raise."""
@@ -136,10 +161,12 @@ class MeansStream(_Stream[np.float64]):
         Horizon T >= 1.
     n_channels : int
         Number of channels N.
-    pieces : iterable of ndarray of float64, shape (k, n_channels)
+    pieces : iterable of ndarray of float64, shape (k, n_channels) or (k, clients n_channels)
         The means, at least ``rounds`` rows in all.
     states : numpy.random.Generator
-        The generator of the states: it draws one double for each channel and round, in this order.
+        The generator of the states: it draws one double for each column and round, in this order.
+    clients : int, optional
+        Number of clients M where links differ per client: each then has ``n_channels`` columns.
     draw : callable, optional
         Another way to draw: it takes the means of a block and returns its states.
     """
@@ -151,20 +178,21 @@ class MeansStream(_Stream[np.float64]):
         pieces: Iterable[_Floats],
         states: _Rng,
         *,
+        clients: int | None = None,
         draw: Callable[[_Floats], _Bits] | None = None,
     ) -> None:
-        super().__init__(rounds, n_channels, pieces)
+        super().__init__(rounds, n_channels, pieces, clients)
         self._t = 1
         self._noted = 0
         self._last: _Floats | None = None
         self._states = states
-        self._drawn = np.empty((max(_CHUNK // n_channels, 1), n_channels))
+        self._drawn = np.empty((max(_CHUNK // self._width, 1), self._width))
         self._draw = self._independent if draw is None else draw
 
     def block(self, n: int) -> Block:
         """Draw the next ``n`` rounds."""
         n = self._take(n)
-        means = np.empty((n, self._n_channels))
+        means = np.empty((n, self._width))
         for place, span in self._spans(n):
             if span.strides[0] == 0:  # a single row: nothing changes inside
                 _fill(means[place], span[0])
@@ -173,7 +201,7 @@ class MeansStream(_Stream[np.float64]):
                 means[place] = span
                 self._note_changes(span)
             self._t += len(span)
-        return Block(self._draw(means), means)
+        return self._shaped(self._draw(means), means)
 
     def _note_changes(self, span: _Floats) -> None:
         """Store where the means from round ``t`` on differ from those of the previous round."""
@@ -187,15 +215,16 @@ class MeansStream(_Stream[np.float64]):
         cells = np.flatnonzero(changed)  # few: cheaper to fold into rows than any(axis=1)
         if len(cells) == 0:
             return
-        found = np.unique(cells // self._n_channels)[: _REMEMBERED - self._noted]
+        found = np.unique(cells // self._width)[: _REMEMBERED - self._noted]
         self._breakpoints.append(self._t + found)
-        self._changed.append(changed[found])
+        links = changed[found].reshape(len(found), -1, self._row[-1])
+        self._changed.append(np.logical_or.reduce(links, axis=1))
         self._noted += len(found)
 
     def _independent(self, means: _Floats) -> _Bits:
         states = np.empty(means.shape, np.uint8)
         good = states.view(np.bool_)
-        for part in _slices(len(means), self._n_channels):
+        for part in _slices(len(means), self._width):
             drawn = self._states.random(out=self._drawn[: part.stop - part.start])
             np.less(drawn, means[part], out=good[part])
         return states
@@ -206,14 +235,14 @@ class StatesStream(_Stream[np.uint8]):
 
     Parameters
     ----------
-    rounds, n_channels : as in MeansStream
-    pieces : iterable of ndarray of uint8, shape (k, n_channels)
+    rounds, n_channels, clients : as in MeansStream
+    pieces : iterable of ndarray of uint8, shape (k, n_channels) or (k, clients n_channels)
         The states, at least ``rounds`` rows in all.
     """
 
     def block(self, n: int) -> Block:
         """Play the next ``n`` rounds."""
-        states = np.empty((self._take(n), self._n_channels), np.uint8)
+        states = np.empty((self._take(n), self._width), np.uint8)
         for place, span in self._spans(len(states)):
             states[place] = span
-        return Block(states, np.full(states.shape, np.nan))
+        return self._shaped(states, np.full(states.shape, np.nan))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import model_validator
 
-from freshband.channels._fields import Band, Probability, forbid
+from freshband.channels._fields import LinkBand, Probability, forbid
 from freshband.channels.base import _Flags, _Floats, _Rng, register
 from freshband.channels.streams import _FRAME, carry_forward, held
 
@@ -18,7 +18,7 @@ __all__ = ["Switching"]
 
 @final
 @register("switching")
-class Switching(Band):
+class Switching(LinkBand):
     """Success rates that are drawn again at random times.
 
     In every round a switch happens with probability ``hazard``, so regimes last `1/hazard` rounds
@@ -40,7 +40,14 @@ class Switching(Band):
         Probability that a channel takes part in a common switch. A switch in which no channel
         does is no breakpoint; breakpoints occur at a rate of `hazard (1 − (1−p)^N)`.
     per_channel : bool, default False
-        Whether every channel switches on its own, with probability ``hazard`` in every round.
+        Whether every channel switches on its own, with probability ``hazard`` in every round; with
+        ``per_client`` every link that differs does.
+    per_client : bool, default False
+        Whether links differ per client; `Stationary` explains this and the next two.
+    p_differ : float in [0, 1], default 1
+        Probability that a link has means of its own.
+    offset_sd : float in [0, 10], default 0
+        Standard deviation of the clients' offsets, instead of ``p_differ``.
 
     Notes
     -----
@@ -66,7 +73,7 @@ class Switching(Band):
     @model_validator(mode="after")
     def _agree(self) -> Switching:
         if self.per_channel:
-            forbid(self, "per_channel", "p_change")
+            forbid(self, "per_channel is given", "p_change")
         return self
 
     def _pieces(self, rounds: int, structure: _Rng) -> Iterator[_Floats]:

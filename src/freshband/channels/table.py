@@ -7,7 +7,7 @@ from typing import Annotated, final
 import numpy as np
 from pydantic import BeforeValidator, ConfigDict, PlainSerializer, ValidationInfo, model_validator
 
-from freshband.channels._fields import numbers
+from freshband.channels._fields import nested
 from freshband.channels._recording import Offset, Recorded, Recording
 from freshband.channels.base import _Floats, register
 from freshband.errors import ParameterError
@@ -16,7 +16,7 @@ __all__ = ["Table"]
 
 
 def _array(value: object, info: ValidationInfo) -> _Floats:
-    array = numbers(str(info.field_name), value, ndim=2)
+    array = nested(value, info, 2)
     array.flags.writeable = False
     return array
 
@@ -43,6 +43,9 @@ class Table(Recorded):
         Whether to begin again after the last row; otherwise a longer run is an error.
     offset : int >= 0 or "random", default 0
         The row to begin with; see `Trace`.
+    per_client : bool, default False
+        Whether links differ per client: ``states`` or ``means`` is then three-dimensional, with a
+        matrix for each round that has a row for each client.
 
     Examples
     --------
@@ -50,6 +53,9 @@ class Table(Recorded):
     >>> model = Table(states=[[1, 0], [0, 1]], wrap=True)
     >>> open_air(model, rounds=5, seed=0).block(5).states.tolist()
     [[1, 0], [0, 1], [1, 0], [0, 1], [1, 0]]
+    >>> links = Table(states=[[[1, 0], [0, 1]]], wrap=True, per_client=True)
+    >>> open_air(links, rounds=5, seed=0).block(5).states.shape
+    (5, 2, 2)
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)

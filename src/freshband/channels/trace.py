@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pydantic import BeforeValidator, model_validator
 
 from freshband._locating import absolute
-from freshband.channels._fields import Count, Natural
+from freshband.channels._fields import Count, Natural, forbid
 from freshband.channels._reading import Readings, read, suffix
 from freshband.channels._recording import Offset, Recorded, Recording
 from freshband.channels.base import register
@@ -65,7 +65,8 @@ class Trace(Recorded):
     key : str, optional
         The name of the array in an NPZ file that holds several.
     index : int >= 0, optional
-        Which matrix of a three-dimensional array in an NPY or NPZ file, along its first axis.
+        Which matrix of a three-dimensional array in an NPY or NPZ file, along its first axis; not
+        with ``per_client``.
     transpose : bool, default False
         Whether each row, instead of each column, is a channel.
     threshold : float, optional
@@ -77,6 +78,14 @@ class Trace(Recorded):
     offset : int >= 0 or "random", default 0
         The row to begin with. Random: a new row is drawn for each run, any row if ``wrap`` is
         true, otherwise one after which enough rows are left.
+
+    per_client : bool, default False
+        Whether links differ per client. The file then tells both clients and channels: an array
+        has the shape (rows, clients, channels), or (clients, channels, rows) with ``transpose``;
+        a column of a CSV or Parquet file is called ``client/channel``, such as
+        ``robot3/868.1``, and by default all columns with a slash are used. Clients and channels
+        are numbered as they first appear. Files for single clients can be joined with
+        ``numpy.stack(arrays, axis=1)``.
 
     Notes
     -----
@@ -97,6 +106,12 @@ class Trace(Recorded):
     ...     model = Trace(path=path, columns=["north", "south"], threshold=-100)
     ...     open_air(model, rounds=2, seed=0).block(2).states.tolist()
     [[1, 0], [1, 0]]
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "links.csv")
+    ...     _ = path.write_text("time,ann/868,ann/915,bob/868,bob/915\n0,1,0,0,1\n1,1,1,0,1\n")
+    ...     model = Trace(path=path, per_client=True)
+    ...     open_air(model, rounds=2, seed=0).block(2).states.tolist()
+    [[[1, 0], [0, 1]], [[1, 1], [0, 1]]]
     """
 
     path: _Text
@@ -125,6 +140,13 @@ class Trace(Recorded):
             if value is not None and ending not in endings:
                 got = list(value) if isinstance(value, tuple) else value
                 raise ParameterError(f"{name} must be left out for a {ending} file, got {got!r}")
+        if self.per_client:
+            forbid(self, "links differ per client", "index")
+            if self.transpose and ending in tables:
+                raise ParameterError(
+                    f"transpose must be left out for the columns of a {ending} file, which are "
+                    "links, got true"
+                )
         self._recording().check_offset()  # reads the file now, not in a run
         return self
 
@@ -133,9 +155,9 @@ class Trace(Recorded):
             status = Path(self.path).stat()
         except OSError as error:
             raise FileError(f"{self.path}: {error.strerror}") from None
-        source = (self.path, self.key, self.index, self.columns, self.transpose)
+        source = (self.path, self.key, self.index, self.columns, self.per_client)
         stamp = (status.st_mtime_ns, status.st_size)
-        rows = _load(source, self.kind, self.threshold, stamp)
+        rows = _load(source, self.transpose, self.kind, self.threshold, stamp)
         has_means = rows.dtype == np.float64
         path = str(self.path)
         return Recording(path, rows, has_means, self.wrap, self.offset, self.rounds_per_row)
@@ -143,13 +165,13 @@ class Trace(Recorded):
 
 @functools.lru_cache(maxsize=8)
 def _load(
-    source: tuple[Any, ...], kind: str, threshold: float | None, stamp: object
+    source: tuple[Any, ...], transpose: bool, kind: str, threshold: float | None, stamp: object
 ) -> npt.NDArray[Any]:
     """Read a file: float64 ratios or uint8 states; ``stamp`` changes when the file does."""
-    path, key, index, columns, transpose = source
-    readings = read(path, key, index, columns)
-    if transpose:
-        readings = Readings(path, np.ascontiguousarray(readings.values.T))
+    readings = read(*source)
+    if transpose:  # the last axis counts the rows
+        values = np.ascontiguousarray(np.moveaxis(readings.values, -1, 0))
+        readings = Readings(readings.path, values)
     rows = _interpret(readings, kind, threshold)
     rows.flags.writeable = False
     return rows
@@ -171,6 +193,6 @@ def _interpret(readings: Readings, kind: str, threshold: float | None) -> npt.ND
 
 def _require(readings: Readings, good: npt.NDArray[np.bool_], rule: str) -> None:
     if not good.all():
-        row, column = np.argwhere(~good)[0]
-        value = readings.values[row, column].item()
-        raise FileError(f"{readings.place(int(row))}: {rule}, got {value!r}")
+        place = tuple(np.argwhere(~good)[0])
+        value = readings.values[place].item()
+        raise FileError(f"{readings.place(int(place[0]))}: {rule}, got {value!r}")

@@ -31,6 +31,10 @@ def show(
     ] = 20_000,
     seed: Annotated[int, count("Seed; the same air as in 'simulate'.")] = 0,
     run: Annotated[int, count("Which of the independent runs, from 0.")] = 0,
+    clients: Annotated[
+        int | None,
+        count("Number of clients M, where links differ per client.", show_default="as recorded"),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Picture to write (png, pdf, svg).")] = Path(
         "channels.png"
     ),
@@ -44,6 +48,8 @@ def show(
       freshband show jammer --set pattern=sweep --set dwell=200 --rounds 5000 --out jammer.pdf
 
       freshband show trace --set path=FILE.csv
+
+      freshband show piecewise --set per_client=true --set offset_sd=2 --clients 6
     """
     from freshband.channels.base import _at_most, build
     from freshband.reporting.channel_map import draw
@@ -56,5 +62,5 @@ def show(
     model = build(channels, channel_options)
     if "rounds" not in given_options(context):
         rounds = _at_most(rounds, model)
-    save_figure(draw(model, rounds, seed, run), out)
+    save_figure(draw(model, rounds, seed, run, clients), out)
     typer.echo(f"wrote {out}")

@@ -157,6 +157,7 @@ def compare(
         "runs": several,
     }
     air, met = settings.build_channels(), range(first, first + several)
+    same = _same_air(air, settings.rounds, settings.seed, met, settings.clients)
     return result.assign_attrs(
         format=_FORMAT,
         config=json.dumps(config),
@@ -166,7 +167,7 @@ def compare(
         seconds=time.perf_counter() - began,
         **imports_to_keep(),
         **({} if algorithm is None else {"own_algorithm": repr(algorithm)}),
-        **({"same_air": 1} if _same_air(air, settings.rounds, settings.seed, met) else {}),
+        **({"same_air": 1} if same else {}),
     )
 
 

@@ -19,7 +19,11 @@ _BLOCK: Final = 4096  # rounds that are drawn at a time, so that memory stays sm
 
 
 class Air(NamedTuple):
-    """The air of one run in columns: arrays of shape (columns, n_channels)."""
+    """The air of one run in columns.
+
+    Arrays have the shape (columns, n_channels), or (columns, clients, n_channels) where links
+    differ per client.
+    """
 
     cuts: NDArray[np.int64]  # (columns + 1,) rounds before each column begins
     means: NDArray[np.float64] | None  # None where channels have no means
@@ -45,16 +49,26 @@ def pool(values: Any, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def read_air(
-    model: ChannelModel, horizon: int, seed: int, run: int, cuts: NDArray[np.int64]
+    model: ChannelModel,
+    horizon: int,
+    seed: int,
+    run: int,
+    cuts: NDArray[np.int64],
+    clients: int | None = None,
 ) -> Air:
     """Regenerate a run's air up to the last cut, column by column."""
-    stream = open_air(model, horizon, seed, run)
-    widths = np.diff(cuts)
-    means, good = np.zeros((2, len(widths), model.n_channels))
-    for column, width in enumerate(widths.tolist()):
-        for done in range(0, width, _BLOCK):
-            block = stream.block(min(_BLOCK, width - done))
-            means[column] += block.means.sum(axis=0)
-            good[column] += block.states.sum(axis=0)
-    means, good = means / widths[:, None], good / widths[:, None]
-    return Air(cuts, means if model.has_means else None, good, stream.breakpoints, stream.changed)
+    stream = open_air(model, horizon, seed, run, clients)
+    means, good = [], []
+    for width in np.diff(cuts).tolist():
+        blocks = (stream.block(min(_BLOCK, width - at)) for at in range(0, width, _BLOCK))
+        sums = [(block.means.sum(axis=0), block.states.sum(axis=0)) for block in blocks]
+        means.append(sum(mean for mean, _ in sums) / width)
+        good.append(sum(states for _, states in sums) / width)
+    rates = np.array(means) if model.has_means else None
+    return Air(cuts, rates, np.array(good), stream.breakpoints, stream.changed)
+
+
+def average_clients(air: Air) -> Air:
+    """Return the air in which every channel has the average of its links."""
+    means = None if air.means is None else air.means.mean(axis=1)
+    return air._replace(means=means, shares=air.shares.mean(axis=1))

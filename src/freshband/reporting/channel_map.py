@@ -12,7 +12,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
-from freshband.channels import ChannelModel, build, registry
+from freshband.channels import ChannelModel, build, links_differ, registry
 from freshband.parameters import whole_number
 from freshband.reporting._air import Air, cut_rounds, read_air
 from freshband.reporting._maps import add_color_bar, count_along, paint_map
@@ -25,10 +25,13 @@ _POOLED = 4  # columns of rates per column of states: narrower ones show noise
 _WINDOW = 24  # columns in a running average
 _MARKED = 300  # up to this number of breakpoints each is marked above the map
 _LINED = 60  # up to this number each has a line through the channels that change
+_CLIENTS = 9  # maps at most, where links differ per client
 _COLOURS = "viridis"  # readable in grey and with any colour vision
 
 
-def draw(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Figure:
+def draw(
+    model: str | ChannelModel, rounds: int, seed: int, run: int = 0, clients: int | None = None
+) -> Figure:
     """Draw the air of one run as a map of channels over rounds.
 
     The air is the channel environment. Above are the success rates, with a mark at every breakpoint
@@ -36,9 +39,12 @@ def draw(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Fig
     Below are the states; a long run is cut into columns that show the share of Good rounds. A model
     without means shows running averages of its states instead of the rates.
 
+    Where links differ per client, there is a map of the success rates (or running averages) for
+    each client, and for up to nine of them if there are more.
+
     Parameters
     ----------
-    model, rounds, seed, run
+    model, rounds, seed, run, clients
         As in `freshband.channels.open_air`; the air is that of the simulation's run.
 
     Returns
@@ -54,20 +60,62 @@ def draw(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Fig
     """
     rounds = whole_number("rounds", rounds, at_least=1)
     model = build(model)
-    air = read_air(model, rounds, seed, run, cut_rounds(rounds))
-    height = 2.0 + 2 * min(max(0.16 * model.n_channels, 0.9), 3.2)
-    figure = Figure(figsize=(7.2, height), layout="constrained")
-    top, bottom = figure.subplots(2, 1, sharex=True, sharey=True)
+    air = read_air(model, rounds, seed, run, cut_rounds(rounds), clients)
+    name = registry.name_of(type(model)) or type(model).__name__
+    title = f"{name}, seed {seed}, run {run}"
+    return (_draw_links if links_differ(model) else _draw_channels)(air, rounds, title)
+
+
+def _rates(air: Air, rounds: int) -> tuple[npt.NDArray[np.float64], str]:
+    """Return the success rates, or running averages of the states, and a title."""
     if air.means is not None:
-        rates, title = air.means, "Success rates"
+        title = "Success rates"
         if len(air.breakpoints):
             title += f", {counted(len(air.breakpoints), 'breakpoint')}"
-    else:
-        window = min(_WINDOW, len(air.shares))
-        rates = _smooth(air.shares, window)
-        width = round(window * rounds / len(air.shares))
-        title = f"Running average of the states over {width:,} rounds"
-    colours = _paint(top, air.cuts, rates, title)
+        return air.means, title
+    window = min(_WINDOW, len(air.shares))
+    width = round(window * rounds / len(air.shares))
+    return _smooth(air.shares, window), f"Running average of the states over {width:,} rounds"
+
+
+def _draw_links(air: Air, rounds: int, title: str) -> Figure:
+    """Draw a map for each of up to nine clients, side by side."""
+    rates, kind = _rates(air, rounds)
+    clients, n_channels = rates.shape[1:]
+    shown = np.unique(np.linspace(0, clients - 1, min(clients, _CLIENTS)).round().astype(int))
+    across = min(len(shown), 3)
+    down = -(-len(shown) // across)
+    height = 1.1 + down * (0.5 + min(max(0.16 * n_channels, 0.9), 2.0))
+    figure = Figure(figsize=(7.2, height), layout="constrained")
+    panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
+    for place, panel in enumerate(panels.flat):
+        if place >= len(shown):
+            panel.set_visible(False)
+            continue
+        client = shown[place]
+        colours = _paint(panel, air.cuts, rates[:, client], f"client {client}", ticks=9 // across)
+        panel.set_ylabel("channel" if place % across == 0 else "")
+        if place + across >= len(shown):  # nothing below
+            panel.set_xlabel("round")
+            panel.tick_params(labelbottom=True)
+    label = "success rate" if air.means is not None else "share of Good rounds"
+    add_color_bar(figure, colours, label, ax=list(panels.flat), fraction=0.04)
+    who = (
+        counted(clients, "client")
+        if len(shown) == clients
+        else f"{len(shown)} of {clients:,} clients"
+    )
+    figure.suptitle(f"{title}\n{kind}, {who}", fontsize="medium")
+    return figure
+
+
+def _draw_channels(air: Air, rounds: int, title: str) -> Figure:
+    """Draw success rates above states."""
+    n_channels = air.shares.shape[1]
+    height = 2.0 + 2 * min(max(0.16 * n_channels, 0.9), 3.2)
+    figure = Figure(figsize=(7.2, height), layout="constrained")
+    top, bottom = figure.subplots(2, 1, sharex=True, sharey=True)
+    colours = _paint(top, air.cuts, *_rates(air, rounds))
     if len(air.breakpoints):
         _mark(top, air)
     if rounds <= _EXACT:
@@ -79,8 +127,7 @@ def draw(model: str | ChannelModel, rounds: int, seed: int, run: int = 0) -> Fig
     bottom.set_xlabel("round")
     label = "success rate, share of Good rounds"
     add_color_bar(figure, colours, label, ax=[top, bottom], fraction=0.04)
-    name = registry.name_of(type(model)) or type(model).__name__
-    figure.suptitle(f"{name}, seed {seed}, run {run}", fontsize="medium")
+    figure.suptitle(title, fontsize="medium")
     return figure
 
 
@@ -103,7 +150,11 @@ def _smooth(values: npt.NDArray[np.float64], window: int) -> npt.NDArray[np.floa
 
 
 def _paint(
-    axes: Axes, cuts: npt.NDArray[np.int64], values: npt.NDArray[np.float64], title: str
+    axes: Axes,
+    cuts: npt.NDArray[np.int64],
+    values: npt.NDArray[np.float64],
+    title: str,
+    ticks: int = 8,
 ) -> QuadMesh:
     """Show values in [0, 1] as a map of channels over rounds."""
     edges = cuts + 0.5  # round t lies between t - 1/2 and t + 1/2
@@ -112,7 +163,7 @@ def _paint(
     axes.set_ylabel("channel")
     axes.set_title(title, loc="left", fontsize="small", pad=9)
     count_along(axes.yaxis, 10)
-    count_along(axes.xaxis, 8)
+    count_along(axes.xaxis, ticks)
     return colours
 
 

@@ -144,8 +144,8 @@ def _air(
             start = list(first).index(freshest)
             maps.append(channel_map(air, plays, run=run, start=start))
         if air.means is None:
-            return maps, [], []
+            return maps, [], notes
         for name, rows in found.items():
             raised = np.flatnonzero(result.alarm.sel(policy=name, run=run).values >= 0) + 1
             rows.append(detection_row(raised, air.breakpoints, looks=looks[name]))
-    return maps, [detection_table(found)], []
+    return maps, [detection_table(found)], notes

@@ -12,9 +12,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import xarray as xr
 
-from freshband.channels.base import ChannelModel
+from freshband.channels.adversary import ReactingModel
+from freshband.channels.base import ChannelModel, links_differ
 from freshband.errors import FreshbandError
-from freshband.reporting._air import Air, cut_rounds, read_air
+from freshband.reporting._air import Air, average_clients, cut_rounds, read_air
 from freshband.reporting._numbers import number
 from freshband.reporting._page.charts import Chart, Table, curves, look_of
 from freshband.reporting._series import over_policies
@@ -107,12 +108,18 @@ def air_again(
 ) -> tuple[Air | None, list[str]]:
     """Regenerate the first rounds of a run's air, or return why that is impossible here."""
     try:
-        model = build()
-        if rounds * model.n_channels > _MOST_DRAWN:
+        model, notes = build(), []
+        clients = config["clients"] if links_differ(model) else None
+        if clients is not None:
+            notes.append("Links differ per client: the channel map shows averages over clients.")
+        if isinstance(model, ReactingModel):
+            notes.append("The channels react to the clients: the channel map shows the free air.")
+        if rounds * model.n_channels * (clients or 1) > _MOST_DRAWN:
             told = f"The channel map is left out: regenerating {rounds:,} rounds takes too long."
             return None, [told]
         cuts = cut_rounds(rounds, model.n_channels, 2 * views + 2)
-        return read_air(model, config["rounds"], config["seed"], run, cuts), []
+        air = read_air(model, config["rounds"], config["seed"], run, cuts, clients)
+        return air if clients is None else average_clients(air), notes
     except FreshbandError as error:
         return None, [f"The air cannot be regenerated here: {error}"]
 
