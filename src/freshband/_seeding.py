@@ -22,6 +22,8 @@ class Role(IntEnum):
     POLICY = 2  # scheduler and matching
     DATA = 3  # synthetic images, who holds which sample
     TRAINING = 4  # initial weights, batches
+    CHURN = 5  # which clients are there
+    ACKNOWLEDGEMENTS = 6  # which outcomes the server learns
 
 
 def check_seed(seed: object) -> int:

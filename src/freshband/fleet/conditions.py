@@ -1,0 +1,115 @@
+"""Simulated fleets: acknowledgements that are late or lost, and clients that come and go."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from freshband._seeding import Role, generator
+from freshband.errors import ParameterError
+from freshband.fleet.options import FleetOptions, read_weights
+
+__all__ = ["Conditions", "SimulatedFleet", "open_conditions"]
+
+
+class SimulatedFleet(FleetOptions):
+    """A fleet for simulation: what the server assumes, and what happens to it.
+
+    Parameters
+    ----------
+    weights, max_transmissions, links, max_delay, silence, proof_of_life
+        What the server assumes: see `FleetOptions`. ``links`` follows from the channel model.
+    ack_delay : int >= 0, default 0
+        The number of rounds after which the server learns an outcome.
+    ack_loss : float in [0, 1), default 0
+        The share of outcomes that the server never learns.
+    churn : float >= 1, optional
+        Clients come and go: the mean number of rounds for which a client stays, and for which it
+        stays away. By default all clients are always there.
+    dead : list of int, default none
+        Clients that are never there.
+    tells : bool, default False
+        Whether the server is told in every round who is there.
+
+    Examples
+    --------
+    >>> SimulatedFleet(ack_delay=5).is_plain
+    False
+    """
+
+    ack_delay: int = Field(default=0, ge=0)
+    ack_loss: float = Field(default=0.0, ge=0, lt=1)
+    churn: float | None = Field(default=None, ge=1)
+    dead: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    tells: bool = False
+
+    @model_validator(mode="after")
+    def _agree(self) -> SimulatedFleet:
+        if self.ack_delay > self.max_delay:
+            raise ParameterError(
+                f"ack_delay must be at most max_delay = {self.max_delay}, got {self.ack_delay}"
+            )
+        return self
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing differs from the problem of the paper."""
+        return self == SimulatedFleet()
+
+    def check_clients(self, n_clients: int) -> None:
+        """Raise `ParameterError` if the settings are for another number of clients."""
+        read_weights(self.weights, n_clients)
+        if any(client >= n_clients for client in self.dead) or len(set(self.dead)) == n_clients:
+            raise ParameterError(
+                f"dead must name some of the clients 0 to {n_clients - 1}, but not all, got "
+                f"{list(self.dead)}"
+            )
+
+
+class Conditions(NamedTuple):
+    """What happens to a fleet in the next n rounds."""
+
+    present: NDArray[np.uint8]  # (n, M) 1 for clients that are there
+    answered: NDArray[np.uint8]  # (n, M) 1 for outcomes that the server will learn
+
+
+class ConditionStream:
+    """The conditions of one run, drawn forward only; blocks of any size give the same."""
+
+    def __init__(self, fleet: SimulatedFleet, n_clients: int, seed: int, run: int) -> None:
+        self._fleet = fleet
+        self._lives = generator(seed, Role.CHURN, run)
+        self._answers = generator(seed, Role.ACKNOWLEDGEMENTS, run)
+        self._present = np.ones(n_clients, np.bool_)
+        self._ever = np.ones(n_clients, np.bool_)
+        self._ever[list(fleet.dead)] = False
+
+    def block(self, n: int) -> Conditions:
+        """Draw the next ``n`` rounds."""
+        shape = (n, len(self._present))
+        present = np.ones(shape, np.bool_)
+        if self._fleet.churn is not None:
+            switches = self._lives.random(shape) < 1.0 / self._fleet.churn
+            present = self._present ^ (np.cumsum(switches, axis=0) % 2 == 1)
+            self._present = present[-1]
+        answered = np.ones(shape, np.bool_)
+        if self._fleet.ack_loss > 0:
+            answered = self._answers.random(shape) >= self._fleet.ack_loss
+        return Conditions((present & self._ever).view(np.uint8), answered.view(np.uint8))
+
+
+def open_conditions(
+    fleet: SimulatedFleet, n_clients: int, seed: int, run: int = 0
+) -> ConditionStream:
+    """Open the conditions of one run; the same arguments always give the same.
+
+    Examples
+    --------
+    >>> stream = open_conditions(SimulatedFleet(churn=2.0), n_clients=3, seed=0)
+    >>> stream.block(4).present.shape
+    (4, 3)
+    """
+    return ConditionStream(fleet, n_clients, seed, run)
