@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
@@ -87,9 +88,9 @@ class MeansModel(Parameters):
         rounds = whole_number("rounds", rounds, at_least=1)
         return MeansStream(rounds, self.n_channels, self._pieces(rounds, structure), states)
 
+    @abstractmethod
     def _pieces(self, rounds: int, structure: _Rng) -> Iterable[_Floats]:
         """Return the means of all rounds, piece by piece; see `freshband.channels.streams`."""
-        raise NotImplementedError
 
 
 class Band(MeansModel):
@@ -145,3 +146,6 @@ class RatedBand(Band):
 
     def _rates(self, structure: _Rng) -> _Floats:
         return self._draw(structure) if self.means is None else np.array(self.means)
+
+    def _pieces(self, rounds: int, structure: _Rng) -> Iterable[_Floats]:
+        return [np.broadcast_to(self._rates(structure), (rounds, self.n_channels))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
@@ -70,8 +71,9 @@ class Recording(NamedTuple):
 class Recorded(Parameters):
     """A model that plays a recording."""
 
+    @abstractmethod
     def _recording(self) -> Recording:
-        raise NotImplementedError
+        """Return what it plays."""
 
     @property
     def n_channels(self) -> int:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import final
 
-import numpy as np
-
 from freshband.channels._fields import RatedBand
-from freshband.channels.base import _Floats, _Rng, register
+from freshband.channels.base import register
 
 __all__ = ["Stationary"]
 
@@ -41,6 +39,3 @@ class Stationary(RatedBand):
     >>> block.states.mean(axis=0).round(1).tolist()
     [0.9, 0.5, 0.0]
     """
-
-    def _pieces(self, rounds: int, structure: _Rng) -> list[_Floats]:
-        return [np.broadcast_to(self._rates(structure), (rounds, self.n_channels))]

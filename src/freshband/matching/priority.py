@@ -102,7 +102,8 @@ def _priorities(matching: _PriorityState, out: Any) -> bool:
 
 @write_urgency.register(_PriorityState)
 def _write_urgency(matching: _PriorityState, ages: Any, out: Any) -> bool:
-    return priorities_of(matching, out)  # type: ignore[no-any-return]
+    known: bool = priorities_of(matching, out)
+    return known
 
 
 @register("priority")

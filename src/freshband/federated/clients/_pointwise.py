@@ -58,7 +58,7 @@ class _PlainImages(TorchDispatchMode):
     """Puts images into the plain layout before a convolution at risk is differentiated."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate it
         self.needed = False
 
     def __torch_dispatch__(
