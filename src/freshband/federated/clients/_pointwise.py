@@ -61,6 +61,10 @@ class _PlainImages(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate it
         self.needed = False
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch would import its compiler, which takes seconds, to keep out of here
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
