@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -65,3 +66,13 @@ def spawn(*arguments: object, folder: Path, **environment: str) -> Done:
         check=False,
     )
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def answer(shell: Shell, *arguments: object) -> dict[str, Any]:
+    """The one JSON object that ``freshband train`` prints, and nothing else."""
+    done = shell("train", *arguments, "--format", "json")
+    assert done.code == 0, done.err
+    assert done.err == ""
+    parsed: dict[str, Any] = json.loads(done.out)
+    assert "NaN" not in done.out
+    return parsed

@@ -1,0 +1,25 @@
+"""Coordinators in the middle of a run, and all that one knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from freshband import Coordinator
+
+
+def started(policy: str = "cucb", rounds: int = 20, **options: Any) -> Coordinator:
+    coordinator = Coordinator(policy, n_clients=2, n_channels=4, seed=1, **options)
+    for _ in range(rounds):
+        coordinator.observe(coordinator.plan() < 2)  # channels 0 and 1 deliver
+    return coordinator
+
+
+def content(coordinator: Coordinator, folder: Path) -> dict[str, Any]:
+    """Everything a coordinator knows, by way of its file."""
+    path = folder / "content.npz"
+    coordinator.save(path)
+    with np.load(path, allow_pickle=False) as archive:
+        return {name: archive[name].tolist() for name in archive.files}
