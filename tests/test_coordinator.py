@@ -303,12 +303,12 @@ def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
         Coordinator("cucb", 2, 4, log=3)  # type: ignore[arg-type]
 
 
-def test_a_bad_request_makes_no_log(tmp_path: Path, path: Path) -> None:
+def test_a_bad_request_makes_no_log(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError):
         Coordinator("no-such", 2, 4, log=tmp_path / "log")
-    path.write_bytes(b"nonsense")
+    (tmp_path / "state.npz").write_bytes(b"nonsense")
     with pytest.raises(FileError):
-        Coordinator.load(path, log=tmp_path / "log")
+        Coordinator.load(tmp_path / "state.npz", log=tmp_path / "log")
     assert not (tmp_path / "log").exists()
 
 

@@ -38,6 +38,15 @@ class Shell:
             main()
         return Done(caught.value.code, *self._captured.readouterr())
 
+    def answer(self, *arguments: object) -> dict[str, Any]:
+        """The one JSON object a command prints, and nothing else."""
+        done = self(*arguments, "--format", "json")
+        assert done.code == 0, done.err
+        assert done.err == ""
+        parsed: dict[str, Any] = json.loads(done.out)
+        assert "NaN" not in done.out
+        return parsed
+
     def refuses(self, *arguments: object) -> str:
         """Expect exit code 2, one line on stderr, nothing on stdout; return the line."""
         done = self(*arguments)
@@ -66,13 +75,3 @@ def spawn(*arguments: object, folder: Path, **environment: str) -> Done:
         check=False,
     )
     return Done(done.returncode, done.stdout, done.stderr)
-
-
-def answer(shell: Shell, *arguments: object) -> dict[str, Any]:
-    """The one JSON object that ``freshband train`` prints, and nothing else."""
-    done = shell("train", *arguments, "--format", "json")
-    assert done.code == 0, done.err
-    assert done.err == ""
-    parsed: dict[str, Any] = json.loads(done.out)
-    assert "NaN" not in done.out
-    return parsed

@@ -21,7 +21,7 @@ from freshband.cli._training import read_file
 from freshband.errors import FileError, UnknownNameError
 from freshband.federated import engine
 from freshband.federated.result import load_training
-from tests.cli.running import PROGRAM, Shell, answer
+from tests.cli.running import PROGRAM, Shell
 from tests.simulation.refusing import refused
 
 SMALL = ["--model", "mlp", "--clients", 3, "--rounds", 3]
@@ -42,7 +42,7 @@ def never(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_command_of_the_issue_writes_a_folder(shell: Shell) -> None:
     ask = ["--dataset", "digits", "--scheduler", "glr-cucb", "--matching", "priority", "--seed", 0]
-    found = answer(shell, *ask, *SMALL, "--out", "run")
+    found = shell.answer("train", *ask, *SMALL, "--out", "run")
     assert found["policy"] == "glr-cucb+priority"
     assert found["rounds"] == 3
     assert 0 <= found["final_accuracy"] <= found["best_accuracy"] <= 1
@@ -60,28 +60,28 @@ def test_nothing_is_saved_without_a_folder(shell: Shell) -> None:
     assert "random: 3 clients, 3 rounds, seed 0" in done.out
     assert "accuracy" in done.out
     assert re.search("changes noticed +no detector", done.out)
-    assert answer(shell, *SMALL, "--scheduler", "random")["alarms"] is None
-    assert answer(shell, *SMALL, "--scheduler", "glr-cucb")["alarms"] == 0
+    assert shell.answer("train", *SMALL, "--scheduler", "random")["alarms"] is None
+    assert shell.answer("train", *SMALL, "--scheduler", "glr-cucb")["alarms"] == 0
     assert not list(Path.cwd().iterdir())
 
 
 def test_a_run_is_the_same_with_and_without_a_folder(shell: Shell) -> None:
     timings = {"seconds", "rounds_per_second"}
-    one = answer(shell, *SMALL, "--seed", 3)
-    two = answer(shell, *SMALL, "--seed", 3, "--out", "run")
+    one = shell.answer("train", *SMALL, "--seed", 3)
+    two = shell.answer("train", *SMALL, "--seed", 3, "--out", "run")
     assert {k: v for k, v in one.items() if k not in timings} == {
         k: v for k, v in two.items() if k not in timings
     }
-    assert answer(shell, *SMALL, "--seed", 4)["final_loss"] != one["final_loss"]
+    assert shell.answer("train", *SMALL, "--seed", 4)["final_loss"] != one["final_loss"]
 
 
 def test_a_result_can_be_run_again(shell: Shell) -> None:
     ask = [*SMALL, "--seed", 5, "--set", "scheduler.delta=0.01", "--set", "partition.alpha=0.3"]
-    first = answer(shell, *ask, "--out", "run")
-    again = answer(shell, "--like", "run/result.nc")
+    first = shell.answer("train", *ask, "--out", "run")
+    again = shell.answer("train", "--like", "run/result.nc")
     assert again["config"] == first["config"]
     assert again["final_loss"] == first["final_loss"]
-    other = answer(shell, "--like", "run/result.nc", "--seed", 6, "--scheduler", "random")
+    other = shell.answer("train", "--like", "run/result.nc", "--seed", 6, "--scheduler", "random")
     assert other["config"] == {
         **first["config"],
         "seed": 6,
@@ -102,7 +102,7 @@ def test_plots_and_scalars(shell: Shell) -> None:
 
 
 def test_resume_goes_on_where_it_stopped(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = answer(shell, *SMALL, "--out", "whole")
+    whole = shell.answer("train", *SMALL, "--out", "whole")
     update = _live.Watch.update
 
     def interrupt(self: _live.Watch, record: Any) -> None:
@@ -121,7 +121,7 @@ def test_resume_goes_on_where_it_stopped(shell: Shell, monkeypatch: pytest.Monke
     ]
     assert not Path("my run/result.nc").exists()
     assert signal.getsignal(signal.SIGINT) is before
-    found = answer(shell, "--resume", "my run")
+    found = shell.answer("train", "--resume", "my run")
     assert found["final_loss"] == whole["final_loss"]
     assert found["participation"] == whole["participation"]
     assert load_training("my run/result.nc").equals(
@@ -131,13 +131,13 @@ def test_resume_goes_on_where_it_stopped(shell: Shell, monkeypatch: pytest.Monke
 
 
 def test_a_finished_run_is_told_again(shell: Shell) -> None:
-    first = answer(shell, *SMALL, "--out", "run")
-    again = answer(shell, "--resume", "run")
+    first = shell.answer("train", *SMALL, "--out", "run")
+    again = shell.answer("train", "--resume", "run")
     assert again["final_loss"] == first["final_loss"]
 
 
 def test_damage_is_told(shell: Shell) -> None:
-    first = answer(shell, *SMALL, "--out", "run", "--checkpoint-every", 1)
+    first = shell.answer("train", *SMALL, "--out", "run", "--checkpoint-every", 1)
     newest = max(Path("run/checkpoints").glob("*.safetensors"))
     newest.write_bytes(newest.read_bytes()[:-1])
     Path("run/result.nc").unlink()

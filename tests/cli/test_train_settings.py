@@ -14,7 +14,7 @@ from freshband.errors import ParameterError
 from freshband.federated.result import _read_settings, load_training
 from freshband.federated.runs import start_run
 from freshband.federated.settings import Training
-from tests.cli.running import Shell, answer
+from tests.cli.running import Shell
 from tests.simulation.refusing import refused
 
 # --------------------------------------------------------------------------------------- settings
@@ -80,9 +80,9 @@ def test_the_command_line_wins_over_the_file(shell: Shell) -> None:
         "n_channels = 8\nmean_low = 0.5\n[scheduler]\nname = 'glr-cucb'\ndelta = 0.01\n"
     )
     ask = ["--config", "mine.toml", "--rounds", 2, "--scheduler", "random"]
-    config = answer(shell, *ask, "--set", "channels.n_channels=4")["config"]
+    config = shell.answer("train", *ask, "--set", "channels.n_channels=4")["config"]
     same = [*ask[:-2], "--policy", "random", "--set", "channels.n_channels=4"]
-    assert answer(shell, *same)["config"] == config
+    assert shell.answer("train", *same)["config"] == config
     assert (config["rounds"], config["clients"], config["model"]) == (2, 2, "mlp")
     assert config["channels"] == "stationary"
     assert config["channel_options"] == {"n_channels": 4, "mean_low": 0.5}
