@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,3 +24,20 @@ def content(coordinator: Coordinator, folder: Path) -> dict[str, Any]:
     coordinator.save(path)
     with np.load(path, allow_pickle=False) as archive:
         return {name: archive[name].tolist() for name in archive.files}
+
+
+def watch_changes(tmp_path: Path) -> Iterator[Callable[[Coordinator], None]]:
+    """Watch coordinators: nothing about them may have changed by the end of the test."""
+    watched: list[tuple[Coordinator, dict[str, Any], Any]] = []
+
+    def watch(coordinator: Coordinator) -> None:
+        before = content(coordinator, tmp_path)
+        watched.append((coordinator, before, Coordinator.load(tmp_path / "content.npz")))
+
+    yield watch
+    for coordinator, before, twin in watched:
+        assert content(coordinator, tmp_path) == before
+        for _ in range(5):  # nor does anything behave differently
+            plans = [c.plan() if c.pending is None else c.pending for c in (coordinator, twin)]
+            np.testing.assert_array_equal(*plans)
+            assert coordinator.observe([True, False]) == twin.observe([True, False])

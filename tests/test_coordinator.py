@@ -9,7 +9,7 @@ import math
 import os
 import pickle
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,28 +19,12 @@ import pytest
 
 from freshband import Coordinator
 from freshband.errors import FileError, ParameterError, SequenceError, UnknownNameError
-from tests.coordinating import content, started
+from tests.coordinating import content, started, watch_changes
 from tests.simulation.refusing import refused
 
 POLICIES = ["cucb", "m-exp3"]  # one that ignores single unknown outcomes, one that skips the round
 
-
-@pytest.fixture
-def unchanged(tmp_path: Path) -> Iterator[Callable[[Coordinator], None]]:
-    """Watch coordinators: nothing about them may have changed by the end of the test."""
-    watched: list[tuple[Coordinator, dict[str, Any], Any]] = []
-
-    def watch(coordinator: Coordinator) -> None:
-        before = content(coordinator, tmp_path)
-        watched.append((coordinator, before, Coordinator.load(tmp_path / "content.npz")))
-
-    yield watch
-    for coordinator, before, twin in watched:
-        assert content(coordinator, tmp_path) == before
-        for _ in range(5):  # nor does anything behave differently
-            plans = [c.plan() if c.pending is None else c.pending for c in (coordinator, twin)]
-            np.testing.assert_array_equal(*plans)
-            assert coordinator.observe([True, False]) == twin.observe([True, False])
+unchanged = pytest.fixture(watch_changes)
 
 
 # ------------------------------------------------------------------------------------- the round

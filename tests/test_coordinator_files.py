@@ -17,8 +17,11 @@ from numpy.typing import NDArray
 from freshband import Coordinator
 from freshband.errors import FileError, ParameterError
 from freshband.schedulers.base import registry
-from tests.coordinating import content, started
+from tests.coordinating import content, started, watch_changes
 from tests.simulation.refusing import refused
+
+unchanged = pytest.fixture(watch_changes)
+
 
 # ---------------------------------------------------------------------------------- saved files
 
