@@ -4,62 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import io
 import json
 import math
 import os
 import pickle
 import threading
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from freshband import Coordinator
-from freshband._policy import parse_policy
 from freshband.errors import FileError, ParameterError, SequenceError, UnknownNameError
-from freshband.schedulers.base import registry
+from tests.coordinating import content, started, watch_changes
 from tests.simulation.refusing import refused
 
 POLICIES = ["cucb", "m-exp3"]  # one that ignores single unknown outcomes, one that skips the round
 
-
-def started(policy: str = "cucb", rounds: int = 20, **options: Any) -> Coordinator:
-    coordinator = Coordinator(policy, n_clients=2, n_channels=4, seed=1, **options)
-    for _ in range(rounds):
-        coordinator.observe(coordinator.plan() < 2)  # channels 0 and 1 deliver
-    return coordinator
-
-
-def content(coordinator: Coordinator, folder: Path) -> dict[str, Any]:
-    """Everything a coordinator knows, by way of its file."""
-    path = folder / "content.npz"
-    coordinator.save(path)
-    with np.load(path, allow_pickle=False) as archive:
-        return {name: archive[name].tolist() for name in archive.files}
-
-
-@pytest.fixture
-def unchanged(tmp_path: Path) -> Iterator[Callable[[Coordinator], None]]:
-    """Watch coordinators: nothing about them may have changed by the end of the test."""
-    watched: list[tuple[Coordinator, dict[str, Any], Any]] = []
-
-    def watch(coordinator: Coordinator) -> None:
-        before = content(coordinator, tmp_path)
-        watched.append((coordinator, before, Coordinator.load(tmp_path / "content.npz")))
-
-    yield watch
-    for coordinator, before, twin in watched:
-        assert content(coordinator, tmp_path) == before
-        for _ in range(5):  # nor does anything behave differently
-            plans = [c.plan() if c.pending is None else c.pending for c in (coordinator, twin)]
-            np.testing.assert_array_equal(*plans)
-            assert coordinator.observe([True, False]) == twin.observe([True, False])
+unchanged = pytest.fixture(watch_changes)
 
 
 # ------------------------------------------------------------------------------------- the round
@@ -269,347 +234,6 @@ def test_wrong_values(policy: str, unchanged: Callable[[Coordinator], None]) -> 
             coordinator.observe(delivered)
 
 
-# ------------------------------------------------------------------------------ bad parameters
-
-NOT_A_COUNT: list[Any] = [0, -1, 1.5, math.nan, math.inf, True, np.True_, "2", None, [2], 1j]
-
-
-@pytest.mark.parametrize("name", ["n_clients", "n_channels", "horizon"])
-def test_counts_must_be_whole_and_positive(name: str) -> None:
-    for value in NOT_A_COUNT:
-        if name == "horizon" and value is None:
-            continue  # no horizon
-        settings: dict[str, Any] = {"n_clients": 1, "n_channels": 5, name: value}
-        with refused(ParameterError, rf"{name} must be a whole number >= 1, got "):
-            Coordinator("cucb", **settings)
-    with refused(ParameterError, rf"{name} must be a whole number in \[1, 1000000000000\], got"):
-        Coordinator("cucb", **{"n_clients": 1, "n_channels": 5, name: 10**20})
-
-
-def test_counts_may_be_numpys() -> None:
-    coordinator = Coordinator("cucb", np.int64(2), np.uint8(4), np.int32(3), horizon=np.int64(9))
-    assert (coordinator.n_clients, coordinator.n_channels) == (2, 4)
-    assert (coordinator.seed, coordinator.horizon) == (3, 9)
-
-
-def test_more_clients_than_channels() -> None:
-    with refused(ParameterError, "n_channels must be >= n_clients = 4, got 3"):
-        Coordinator("cucb", n_clients=4, n_channels=3)
-
-
-def test_seeds_must_be_whole_numbers() -> None:
-    bad: list[Any] = [-1, 1.0, 0.5, math.nan, True, "0", None, [1], -(10**5000)]
-    for seed in bad:
-        with refused(ParameterError, "seed must be an integer >= 0, got "):
-            Coordinator("cucb", 2, 4, seed=seed)
-
-
-@pytest.mark.parametrize(
-    ("policy", "message"),
-    [
-        ("glr-cubc", "unknown scheduler 'glr-cubc'; did you mean 'glr-cucb'"),
-        ("nonsense", "unknown scheduler 'nonsense'; known: bayes, cucb, "),
-        ("glr-cucb:papr", "glr-cucb has no preset 'papr'; did you mean 'paper'"),
-        ("cucb+agee", r"unknown token '\+agee' in policy 'cucb\+agee'; did you mean 'age'"),
-    ],
-)
-def test_unknown_names(policy: str, message: str) -> None:
-    with refused(UnknownNameError, message):
-        Coordinator(policy, 2, 4)
-
-
-@pytest.mark.parametrize("policy", ["", " ", None, 3, ["cucb"], b"cucb"])
-def test_a_policy_must_be_text(policy: Any) -> None:
-    with refused(ParameterError, "policy must be text like 'glr-cucb:paper"):
-        Coordinator(policy, 2, 4)
-
-
-def test_the_policy_may_be_given_by_its_old_keyword() -> None:
-    assert Coordinator(scheduler="cucb+rotate").policy.name == "cucb+rotate"
-    assert Coordinator(policy="cucb+rotate").policy.matching_name == "rotate"
-    with refused(ParameterError, "scheduler is the old name of policy"):
-        Coordinator("cucb", scheduler="random")
-
-
-@pytest.mark.parametrize("policy", ["oracle", "oracle:csi", "oracle:fixed+aa"])
-def test_oracles_are_refused(policy: str) -> None:
-    with refused(ParameterError, "policy must learn from acknowledgements; 'oracle' sees"):
-        Coordinator(policy, 2, 4)
-
-
-def test_paper_settings_ask_for_the_horizon() -> None:
-    message = r"glr-cucb with alpha='paper' needs the number of rounds in advance: pass horizon=T"
-    with refused(ParameterError, message):
-        Coordinator("glr-cucb:paper", 2, 4)
-    assert Coordinator("glr-cucb:paper", 2, 4, horizon=100).horizon == 100
-
-
-@pytest.mark.parametrize("options", [3, "delta=1", [("delta", 0.1)], {3: 0.1}])
-def test_options_must_be_a_mapping(options: Any) -> None:
-    with refused(ParameterError, "options must map names to values, got "):
-        Coordinator("glr-cucb", 2, 4, options=options)
-
-
-def test_options_are_checked() -> None:
-    with refused(ParameterError, r"delta must be a number in \(0, 1\), got 2"):
-        Coordinator("glr-cucb", 2, 4, options={"delta": 2})
-    with refused(UnknownNameError, "GlrCucb has no parameter 'dleta'; did you mean 'delta'"):
-        Coordinator("glr-cucb", 2, 4, options={"dleta": 0.1})
-
-
-def test_options_next_to_a_ready_policy_are_not_dropped() -> None:
-    ready = parse_policy("glr-cucb", {"delta": 0.01})
-    assert Coordinator(ready, 2, 4).policy is ready
-    with refused(ParameterError, r"options need a policy given by name, got \['delta'\] with"):
-        Coordinator(ready, 2, 4, options={"delta": 0.1})
-
-
-# ---------------------------------------------------------------------------------- saved files
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """The file of a coordinator in the middle of a run."""
-    target = tmp_path / "state.npz"
-    started().save(target)
-    return target
-
-
-def rewrite(path: Path, header: Callable[[dict[str, Any]], Any], drop: str | None = None) -> None:
-    """Change the header of a saved file, or leave out an array, with a checksum that fits."""
-    from freshband._packed import checksum
-
-    with np.load(path, allow_pickle=False) as archive:
-        held = {name: archive[name] for name in archive.files}
-    text = json.dumps(header(json.loads(str(held.pop("header")))), sort_keys=True)
-    held.pop("checksum")
-    if drop is not None:
-        held.pop(drop)
-    np.savez(path, header=np.array(text), checksum=np.array(checksum(text, held)), **held)
-
-
-def test_a_file_holds_arrays_and_a_header_and_nothing_pickled(path: Path) -> None:
-    with np.load(path, allow_pickle=False) as archive:
-        held = {name: archive[name] for name in archive.files}
-    header = json.loads(str(held.pop("header")))
-    assert header["format"] == "freshband coordinator 1"
-    assert (header["policy"], header["options"], header["round"]) == ("cucb", {}, 20)
-    assert len(str(held.pop("checksum"))) == 64
-    assert {name.split(".")[0] for name in held} == {"desk", "scheduler", "matching"}
-    assert all(array.dtype.kind in "biuf" for array in held.values())
-
-
-def test_everything_is_restored(tmp_path: Path) -> None:
-    options = {"delta": np.float64(0.25), "n_segments": np.int64(3)}
-    coordinator = Coordinator("glr-cucb:paper", 2, 4, 10**30, options=options, horizon=500)
-    coordinator.plan()
-    coordinator.save(tmp_path / "state.npz")
-    again = Coordinator.load(str(tmp_path / "state.npz"))
-    assert again.policy == coordinator.policy
-    assert again.policy.options == {"delta": 0.25, "n_segments": 3}
-    assert (again.n_clients, again.n_channels) == (2, 4)
-    assert (again.seed, again.horizon) == (10**30, 500)
-    assert again.pending is not None
-    np.testing.assert_array_equal(again.pending, coordinator.pending)
-
-
-def test_saving_leaves_no_other_file_and_replaces_the_old_one(tmp_path: Path, path: Path) -> None:
-    coordinator = started(rounds=30)
-    coordinator.save(path)
-    assert [each.name for each in tmp_path.iterdir()] == ["state.npz"]
-    assert Coordinator.load(path).round == 30
-
-
-def test_saving_needs_no_particular_ending(tmp_path: Path) -> None:
-    started(rounds=7).save(tmp_path / "state")
-    assert Coordinator.load(tmp_path / "state").round == 7
-
-
-def test_a_failed_save_keeps_the_old_file(
-    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = path.read_bytes()
-
-    def fail(self: Path, data: bytes) -> int:
-        with self.open("wb") as file:
-            file.write(data[:100])
-        raise OSError(28, "No space left on device")
-
-    coordinator = started(rounds=3)
-    monkeypatch.setattr(Path, "write_bytes", fail)
-    with refused(FileError, r"cannot write .*state\.npz: No space left on device"):
-        coordinator.save(path)
-    assert path.read_bytes() == before
-    assert [each.name for each in tmp_path.iterdir()] == ["state.npz"]
-
-
-def test_paths_that_cannot_be_written(
-    tmp_path: Path, unchanged: Callable[[Coordinator], None]
-) -> None:
-    (tmp_path / "file").write_text("a file")
-    coordinator = started()
-    unchanged(coordinator)
-    for bad in (tmp_path / "file" / "x", tmp_path / ("x" * 300)):
-        with refused(
-            FileError, "cannot write .*: (.* is not a writable folder|File name too long)"
-        ):
-            coordinator.save(bad)
-    for folder in (tmp_path, "/", "."):
-        with refused(FileError, "cannot write .*: it is a folder"):
-            coordinator.save(folder)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["content.npz", "file"]
-
-
-@pytest.mark.parametrize("bad", [None, 3, "", b"file", ["file"], "a\0b"])
-def test_paths_must_be_paths(bad: Any) -> None:
-    with refused(ParameterError, "path must be the path of a file, got "):
-        started().save(bad)
-    with refused(ParameterError, "path must be the path of a file, got "):
-        Coordinator.load(bad)
-
-
-def test_files_that_are_missing_or_folders(tmp_path: Path) -> None:
-    with refused(FileError, "cannot read .*nothing: No such file or directory"):
-        Coordinator.load(tmp_path / "nothing")
-    with refused(FileError, "cannot read .*: Is a directory"):
-        Coordinator.load(tmp_path)
-
-
-def test_truncated_files(path: Path) -> None:
-    data = path.read_bytes()
-    for length in (0, 1, 10, len(data) // 2, len(data) - 30, len(data) - 1):
-        path.write_bytes(data[:length])
-        with refused(FileError, r"state\.npz is damaged or not a coordinator's file"):
-            Coordinator.load(path)
-
-
-def test_a_flipped_bit_is_found_or_harmless(path: Path) -> None:
-    data, expected = path.read_bytes(), content(Coordinator.load(path), path.parent)
-    rng = np.random.default_rng(0)
-    found = 0
-    for place in rng.integers(len(data), size=150):
-        damaged = bytearray(data)
-        damaged[place] ^= 1 << int(rng.integers(8))
-        path.write_bytes(damaged)
-        try:
-            again = Coordinator.load(path)
-        except FileError:
-            with refused(FileError, "damaged"):
-                Coordinator.load(path)
-            found += 1
-        else:  # a time stamp of the archive, say
-            assert content(again, path.parent) == expected
-    assert found > 75
-
-
-def test_a_file_changed_on_purpose(path: Path) -> None:
-    with np.load(path, allow_pickle=False) as archive:
-        held = {name: archive[name] for name in archive.files}
-    held["desk.ages"] = held["desk.ages"] + 1
-    np.savez(path, **held)
-    with refused(FileError, "is damaged: its checksum does not match"):
-        Coordinator.load(path)
-
-
-def other_formats(folder: Path) -> dict[str, bytes]:
-    array, archive, zipped = io.BytesIO(), io.BytesIO(), io.BytesIO()
-    np.save(array, np.arange(3))
-    np.savez(archive, weights=np.arange(3))
-    with zipfile.ZipFile(zipped, "w") as file:
-        file.writestr("readme.txt", "hello")
-    return {
-        "text": b"round,age\n1,2\n",
-        "json": b'{"format": "freshband coordinator 1"}',
-        "npy": array.getvalue(),
-        "npz": archive.getvalue(),
-        "zip": zipped.getvalue(),
-        "pickle": pickle.dumps({"format": "freshband coordinator 1"}),
-        "netcdf": b"\x89HDF\r\n\x1a\n" + bytes(500),
-    }
-
-
-@pytest.mark.parametrize("kind", list(other_formats(Path())))
-def test_files_of_another_format(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "other"
-    path.write_bytes(other_formats(tmp_path)[kind])
-    with refused(FileError, "other is damaged or not a coordinator's file"):
-        Coordinator.load(path)
-
-
-class Trap:
-    """An object whose unpickling leaves a mark."""
-
-    sprung = False
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _spring, ()
-
-
-def _spring() -> NDArray[Any]:
-    Trap.sprung = True
-    return np.zeros(2)
-
-
-def test_pickled_content_is_never_read(path: Path) -> None:
-    with np.load(path, allow_pickle=False) as archive:
-        held: dict[str, Any] = {name: archive[name] for name in archive.files}
-    held["desk.ages"] = np.array([Trap(), Trap()], object)
-    np.savez(path, allow_pickle=True, **held)
-    with refused(FileError, "is damaged or not a coordinator's file"):
-        Coordinator.load(path)
-    path.write_bytes(pickle.dumps(Trap()))
-    with refused(FileError, "is damaged or not a coordinator's file"):
-        Coordinator.load(path)
-    assert not Trap.sprung
-
-
-def test_files_of_a_newer_version(path: Path) -> None:
-    rewrite(path, lambda header: {**header, "format": "freshband coordinator 2"})
-    with refused(
-        FileError, "must have the format 'freshband coordinator 1', got 'freshband coordinator 2'"
-    ):
-        Coordinator.load(path)
-
-
-def without(*names: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    return lambda header: {name: value for name, value in header.items() if name not in names}
-
-
-@pytest.mark.parametrize(
-    ("change", "drop", "message"),
-    [
-        (without("seed"), None, "it lacks 'seed'"),
-        (without("rng"), None, "it lacks 'rng'"),
-        (lambda header: {**header, "policy": "no-such"}, None, "unknown scheduler 'no-such'"),
-        (lambda header: {**header, "policy": "m-exp3"}, None, "does not fit this problem"),
-        (lambda header: {**header, "policy": "oracle"}, None, "'oracle' sees the channels"),
-        (lambda header: {**header, "n_clients": 0}, None, "n_clients must be a whole number"),
-        (lambda header: {**header, "options": {"x": 1}}, None, "Cucb has no parameter 'x'"),
-        (lambda header: {**header, "rng": {"state": 1}}, None, "."),
-        (lambda header: header, "desk.ages", "does not fit this problem at 'desk.ages'"),
-    ],
-)
-def test_files_of_another_problem(path: Path, change: Any, drop: str | None, message: str) -> None:
-    rewrite(path, change, drop)
-    with refused(FileError, f"cannot restore .*state.npz: .*{message}"):
-        Coordinator.load(path)
-
-
-def test_a_header_that_is_no_mapping(path: Path) -> None:
-    rewrite(path, lambda header: [header])
-    with refused(FileError, "is damaged or not a coordinator's file"):
-        Coordinator.load(path)
-
-
-def test_a_scheduler_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started("cucb").save(tmp_path / "state")
-    monkeypatch.setattr(
-        registry, "_things", {k: v for k, v in registry._things.items() if k != "cucb"}
-    )
-    with refused(FileError, "cannot restore .*state: unknown scheduler 'cucb'; did you mean"):
-        Coordinator.load(tmp_path / "state")
-
-
 # ---------------------------------------------------------------------------------- decision log
 
 
@@ -663,12 +287,12 @@ def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
         Coordinator("cucb", 2, 4, log=3)  # type: ignore[arg-type]
 
 
-def test_a_bad_request_makes_no_log(tmp_path: Path, path: Path) -> None:
+def test_a_bad_request_makes_no_log(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError):
         Coordinator("no-such", 2, 4, log=tmp_path / "log")
-    path.write_bytes(b"nonsense")
+    (tmp_path / "state.npz").write_bytes(b"nonsense")
     with pytest.raises(FileError):
-        Coordinator.load(path, log=tmp_path / "log")
+        Coordinator.load(tmp_path / "state.npz", log=tmp_path / "log")
     assert not (tmp_path / "log").exists()
 
 

@@ -40,6 +40,15 @@ def test_verdicts_and_their_figures_need_no_pytorch() -> None:
     assert imported(use, ["torch", "safetensors", "flwr"]) == []
 
 
+def test_training_needs_no_compiler_of_pytorchs() -> None:
+    """Importing it takes longer than a short run."""
+    use = (
+        "import freshband.federated as f; "
+        "f.Federation(f.Training(model='mlp', clients=2, rounds=1)).step()"
+    )
+    assert imported(use, ["torch", "torch._dynamo", "sympy"]) == ["torch"]
+
+
 def test_public_names() -> None:
     assert sorted(freshband.__all__) == dir(freshband)
     for name in freshband.__all__:

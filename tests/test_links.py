@@ -26,9 +26,8 @@ from freshband.schedulers.base import means, score, select, update
 from freshband.schedulers.base import registry as schedulers
 from freshband.schedulers.random import draw_subset
 from tests import test_contract as contract
+from tests.playing import AIR, CLIENTS, PLAIN, SCHEDULERS, draw, play
 from tests.reference import matching as slow
-
-CLIENTS, CHANNELS = contract.CLIENTS, contract.CHANNELS
 
 
 class LinksState(NamedTuple):
@@ -233,13 +232,13 @@ def silent(rounds: int) -> NDArray[np.bool_]:
     return (t % CLIENTS == np.arange(CLIENTS)) | (t % 7 == 0)
 
 
-LEARNERS = [name for name in contract.SCHEDULERS if name != "oracle"]
+LEARNERS = [name for name in SCHEDULERS if name != "oracle"]
 
 
 @pytest.mark.parametrize("scheduler", [*LEARNERS, "cucb+aa", "m-exp3+aa-sum"])
 def test_who_has_no_channel_sends_nothing_and_grows_older(scheduler: str) -> None:
-    air = contract.draw(200)
-    run = contract.play(f"{scheduler}+sparing", air, engine=contract.PLAIN)
+    air = draw(200)
+    run = play(f"{scheduler}+sparing", air, engine=PLAIN)
     tally, quiet = run.tally, silent(200)
     np.testing.assert_array_equal(tally.assignment_log == -1, quiet)
     states = np.take_along_axis(air.states, tally.assignment_log, axis=1).astype(np.int8)
@@ -250,7 +249,7 @@ def test_who_has_no_channel_sends_nothing_and_grows_older(scheduler: str) -> Non
 
 
 def test_the_learner_hears_only_those_who_sent() -> None:
-    run = contract.play("cucb+sparing", contract.draw(200), engine=contract.PLAIN)
+    run = play("cucb+sparing", draw(200), engine=PLAIN)
     assert run.scheduler.counts.pulls.sum() == (~silent(200)).sum()
 
 
@@ -272,9 +271,7 @@ def test_what_is_reported_of_a_silent_client_is_ignored(
 
 
 def test_simulate_plays_both() -> None:
-    result = freshband.simulate(
-        contract.AIR, ["links", "links+sparing"], clients=2, rounds=400, runs=2
-    )
+    result = freshband.simulate(AIR, ["links", "links+sparing"], clients=2, rounds=400, runs=2)
     heard = result.participation.sel(policy="links+sparing")
     assert float(heard.max()) < 0.5  # half of the rounds, less every seventh
     mean_age = result.mean_age.mean("run")
@@ -307,5 +304,5 @@ def test_a_matching_may_pair_ranks_without_more() -> None:
 
 
 def test_shared_scores_are_the_default() -> None:
-    for name in contract.SCHEDULERS:
+    for name in SCHEDULERS:
         assert parse_policy(name).scheduler.client_scores is False

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 import numba
+from numba import extending
 from numba.core import caching, cgutils, config, errors, sigutils, types
 from numba.core.compiler_lock import global_compiler_lock
-from numba.extending import intrinsic, overload, register_jitable
 
 from freshband.errors import RuleError
 
@@ -37,14 +37,24 @@ _STALE = 3600.0  # seconds after which cache entries of older sources are remove
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 
+class _Decorator(Protocol):
+    def __call__(self, function: F, /) -> F: ...
+
+
+# numba ships no annotations for these.
+register_jitable: Callable[..., _Decorator] = extending.register_jitable
+overload: Callable[..., _Decorator] = extending.overload
+intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = extending.intrinsic
+
+
 def kernel(function: F) -> F:
     """Mark a helper for use in compiled code, inlined where it is called."""
-    return register_jitable(forceinline=True, **_OPTIONS)(function)  # type: ignore[no-any-return]
+    return register_jitable(forceinline=True, **_OPTIONS)(function)
 
 
 def cold(function: F) -> F:
     """Mark a helper for use in compiled code that is called rarely: kept out of line."""
-    return register_jitable(**_OPTIONS)(function)  # type: ignore[no-any-return]
+    return register_jitable(**_OPTIONS)(function)
 
 
 class Verb(Protocol):
@@ -90,8 +100,7 @@ def verb(default: Callable[..., Any], *, inline: bool = True) -> Verb:
 
     choose.__signature__ = signature  # type: ignore[attr-defined]  # numba folds arguments by it
     overload(generic, jit_options={"forceinline": inline, **_OPTIONS}, strict=False)(choose)
-    generic.register = register  # type: ignore[attr-defined]
-    generic.knows = table.__contains__  # type: ignore[attr-defined]
+    vars(generic).update(register=register, knows=table.__contains__)
     return cast(Verb, generic)
 
 
@@ -122,7 +131,7 @@ def entry_point(function: F) -> F:
                 return unchecked(signature)
 
         dispatcher.compile = compile_checked
-    return dispatcher  # type: ignore[no-any-return]
+    return cast(F, dispatcher)
 
 
 @contextlib.contextmanager
@@ -197,7 +206,7 @@ def _keyed(locator: type[Any]) -> type[Any]:
     A stamp in the index would be too late: numba unpickles the index, classes included, first.
     """
 
-    class Keyed(locator):  # type: ignore[misc]
+    class Keyed(locator):  # type: ignore[misc]  # known only when it runs
         def get_cache_path(self) -> str:
             parent = Path(super().get_cache_path())
             return str(parent / f"{_OURS}{_fingerprint()[:16]}")
@@ -231,13 +240,13 @@ def _warn_once() -> None:
     )
 
 
-class _PackageCacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
+class _PackageCacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]  # numba ships no annotations
     _locator_classes: ClassVar[list[type[Any]]] = [
         _keyed(each) for each in caching.CompileResultCacheImpl._locator_classes
     ]
 
 
-class _PackageCache(caching.FunctionCache):  # type: ignore[misc]
+class _PackageCache(caching.FunctionCache):  # type: ignore[misc]  # numba ships no annotations
     """The disk cache, for the package's own states only: editing a user's file takes effect."""
 
     _impl_class = _PackageCacheImpl
@@ -285,12 +294,12 @@ def is_ours(state: Any) -> bool:
     return False
 
 
-@overload(is_ours, jit_options={"forceinline": True, **_OPTIONS}, strict=False)  # type: ignore[untyped-decorator]
+@overload(is_ours, jit_options={"forceinline": True, **_OPTIONS}, strict=False)
 def _compiled_is_ours(state: Any) -> Any:
     return (lambda state: True) if _all_ours((state,)) else (lambda state: False)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _lend(typing_context: Any, value: Any) -> Any:
     lent = value if _all_ours((value,)) else _apart(value)
 
@@ -321,6 +330,6 @@ def lend(value: Any) -> Any:
     return value
 
 
-@overload(lend, jit_options={"forceinline": True, **_OPTIONS}, strict=False)  # type: ignore[untyped-decorator]
+@overload(lend, jit_options={"forceinline": True, **_OPTIONS}, strict=False)
 def _compiled_lend(value: Any) -> Any:
     return lambda value: _lend(value)

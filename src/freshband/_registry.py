@@ -58,6 +58,8 @@ class Registry(Generic[_Thing]):
             for part, meaning in self._needs.items():
                 if not hasattr(thing, part):
                     raise ParameterError(f"{self.kind} {name!r} needs {part!r}: {meaning}")
+            for part in sorted(getattr(thing, "__abstractmethods__", ())):
+                raise ParameterError(f"{self.kind} {name!r} needs a method {part!r}")
             for part, value in self._defaults.items():
                 if not hasattr(thing, part):
                     setattr(thing, part, value)

@@ -24,6 +24,7 @@ class Role(IntEnum):
     TRAINING = 4  # initial weights, batches
     CHURN = 5  # which clients are there
     ACKNOWLEDGEMENTS = 6  # which outcomes the server learns
+    OUTAGES = 7  # which channels are there
 
 
 def check_seed(seed: object) -> int:

@@ -31,7 +31,8 @@ def _before(keys: Any, t: int, a: int, b: int) -> bool:
     """Whether item ``a`` goes before item ``b``: the larger key first."""
     if keys[a] == keys[b]:
         return _tie_break(t, a) < _tie_break(t, b)
-    return keys[a] > keys[b]  # type: ignore[no-any-return]
+    larger: bool = keys[a] > keys[b]
+    return larger
 
 
 @kernel

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -102,7 +102,7 @@ def _rebuild(state: State, saved: Mapping[str, np.ndarray], prefix: str = "") ->
             if array is None or array.dtype != part.dtype or not _holds(array, part):
                 raise FileError(f"saved state does not fit this problem at {prefix + name!r}")
             fields[name] = np.asarray(array, order="C")
-    return cast(State, state._replace(**fields))  # type: ignore[attr-defined]
+    return cast(State, cast(NamedTuple, state)._replace(**fields))
 
 
 def enlarge(fresh: State, state: State) -> State:
@@ -137,7 +137,7 @@ def _check_state(owner: str, state: object) -> None:
 
 
 def _fields(state: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
-    return zip(state._fields, state, strict=True)  # type: ignore[attr-defined]
+    return zip(cast(NamedTuple, state)._fields, state, strict=True)
 
 
 def _as_records(array: np.ndarray | None, fresh: np.ndarray) -> np.ndarray | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -36,6 +37,15 @@ class Shell:
         with pytest.raises(SystemExit) as caught:
             main()
         return Done(caught.value.code, *self._captured.readouterr())
+
+    def answer(self, *arguments: object) -> dict[str, Any]:
+        """The one JSON object a command prints, and nothing else."""
+        done = self(*arguments, "--format", "json")
+        assert done.code == 0, done.err
+        assert done.err == ""
+        parsed: dict[str, Any] = json.loads(done.out)
+        assert "NaN" not in done.out
+        return parsed
 
     def refuses(self, *arguments: object) -> str:
         """Expect exit code 2, one line on stderr, nothing on stdout; return the line."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,6 @@ from freshband.federated.settings import Training
 from tests.cli.running import Shell
 
 SMALL = ["--model", "mlp", "--clients", 3, "--rounds", 3, "--runs", 2]
-
-
-def answer(shell: Shell, *arguments: object) -> dict[str, Any]:
-    """The one JSON object a command prints, and nothing else."""
-    done = shell("compare", *arguments, "--format", "json")
-    assert done.code == 0, done.err
-    assert done.err == ""
-    parsed: dict[str, Any] = json.loads(done.out)
-    assert "NaN" not in done.out
-    return parsed
 
 
 @pytest.fixture
@@ -58,19 +47,19 @@ def test_policies_side_by_side(shell: Shell) -> None:
 def test_json_and_a_repetition(shell: Shell) -> None:
     ask = ["--policies", "random,glr-cucb", "--set", "glr-cucb.delta=0.2", "--seed", 4]
     ask += ["--set", "client_lr=0.1", "--set", "partition.alpha=0.3"]
-    first = answer(shell, *ask, *SMALL, "--out", "it.nc")
+    first = shell.answer("compare", *ask, *SMALL, "--out", "it.nc")
     assert list(first["policies"]) == ["random", "glr-cucb"]
     assert first["policy_options"] == {"glr-cucb": {"delta": 0.2}}
     assert first["config"]["client_lr"] == 0.1
     assert first["config"]["partition_options"] == {"alpha": 0.3}
     row = first["policies"]["glr-cucb"]
     assert set(row["regret"]) == set(row["versus_first"]["regret"]) == {"mean", "se"}
-    again = answer(shell, "--like", "it.nc")
+    again = shell.answer("compare", "--like", "it.nc")
     for timing in ("seconds",):
         first.pop(timing)
         again.pop(timing)
     assert again == first
-    fewer = answer(shell, "--like", "it.nc", "--runs", 1, "--policies", "random")
+    fewer = shell.answer("compare", "--like", "it.nc", "--runs", 1, "--policies", "random")
     assert (fewer["runs"], fewer["policy_options"]) == (1, {})
     assert fewer["policies"]["random"]["regret"]["se"] is None
 
@@ -78,7 +67,7 @@ def test_json_and_a_repetition(shell: Shell) -> None:
 def test_runs_over_one_recording_say_what_differs(shell: Shell) -> None:
     Path("air.csv").write_text("a,b,c\n" + "1,0,1\n0,1,1\n" * 4)
     air = ["--channels", "trace", "--set", "channels.path=air.csv", "--policies", "random,cucb"]
-    found = answer(shell, *air, *SMALL, "--out", "it.nc")
+    found = shell.answer("compare", *air, *SMALL, "--out", "it.nc")
     assert found["same_air"] is True
     assert found["policies"]["cucb"]["regret_fixed"]["se"] == 0
     assert found["policies"]["cucb"]["final_loss"]["se"] > 0
@@ -86,28 +75,36 @@ def test_runs_over_one_recording_say_what_differs(shell: Shell) -> None:
     assert "all runs met the same states of the channels: it is that of data, weights," in told
     assert shell("report", "it.nc", "--out", "it.html").code == 0
     assert "All runs met the same channel states" in Path("it.html").read_text("utf-8")
-    assert answer(shell, *air, "--set", "channels.offset=random", *SMALL)["same_air"] is False
+    assert (
+        shell.answer("compare", *air, "--set", "channels.offset=random", *SMALL)["same_air"]
+        is False
+    )
 
 
 def test_settings_of_several_rules_go_together(shell: Shell) -> None:
     ask = ["--policies", "random,random@fedasync,random@fedbuff", *SMALL[:-1], 1, "--quiet"]
-    plain = answer(shell, *ask)
+    plain = shell.answer("compare", *ask)
     more = ["--set", "mixing=.1", "--set", "buffer_size=1", "--out", "it.nc"]
-    found = answer(shell, *ask, *more)
+    found = shell.answer("compare", *ask, *more)
     assert found["config"]["algorithm_options"] == {"mixing": 0.1, "buffer_size": 1}
     loss = {
         name: [each["policies"][name]["final_loss"]["mean"] for each in (plain, found)]
         for name in found["policies"]
     }
     assert [before == after for before, after in loss.values()] == [True, False, False]
-    again = answer(shell, "--like", "it.nc", "--quiet")
+    again = shell.answer("compare", "--like", "it.nc", "--quiet")
     assert again["policies"]["random@fedbuff"]["final_loss"]["mean"] == loss["random@fedbuff"][1]
-    fewer = answer(shell, "--like", "it.nc", "--policies", "random,random@fedbuff", "--quiet")
+    fewer = shell.answer(
+        "compare", "--like", "it.nc", "--policies", "random,random@fedbuff", "--quiet"
+    )
     assert fewer["config"]["algorithm_options"] == {"buffer_size": 1}
     Path("mine.toml").write_text('policies = "random@fedasync"\nmixing = 0.1\nmodel = "mlp"\n')
     chosen = ["--config", "mine.toml", "--clients", 2, "--rounds", 3, "--runs", 1, "--quiet"]
-    assert answer(shell, *chosen)["config"]["algorithm_options"] == {"mixing": 0.1}
-    assert answer(shell, *chosen, "--policies", "random")["config"]["algorithm_options"] == {}
+    assert shell.answer("compare", *chosen)["config"]["algorithm_options"] == {"mixing": 0.1}
+    assert (
+        shell.answer("compare", *chosen, "--policies", "random")["config"]["algorithm_options"]
+        == {}
+    )
 
 
 def test_one_run_has_no_errors_to_show(shell: Shell) -> None:
@@ -133,7 +130,7 @@ def test_a_file_gives_policies_and_settings(shell: Shell) -> None:
         'policies = ["random", "cucb"]\nruns = 1\nrounds = 2\nclients = 2\nmodel = "mlp"\n'
         '[channels]\nname = "stationary"\nn_channels = 4\n'
     )
-    found = answer(shell, "--config", "mine.toml", "--rounds", 3)
+    found = shell.answer("compare", "--config", "mine.toml", "--rounds", 3)
     assert list(found["policies"]) == ["random", "cucb"]
     assert (found["runs"], found["rounds"], found["channels"]) == (1, 3, "stationary")
     assert found["config"]["channel_options"] == {"n_channels": 4}

@@ -43,23 +43,13 @@ def never(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(monte_carlo, "_play_run", play_run)
 
 
-def answer(shell: Shell, *arguments: object) -> dict[str, Any]:
-    """The one JSON object a command prints, and nothing else."""
-    done = shell(*arguments)
-    assert done.code == 0, done.err
-    assert done.err == ""
-    parsed: dict[str, Any] = json.loads(done.out)
-    assert "NaN" not in done.out
-    return parsed
-
-
 # ----------------------------------------------------------------------------------------- answers
 
 
 def test_the_command_of_the_issue(shell: Shell) -> None:
     rounds = 2000 if numba.config.DISABLE_JIT else 20_000
     smaller = {"40": 3, "20000": rounds}
-    found = answer(shell, *(smaller.get(each, each) for each in ISSUE))
+    found = shell.answer(*(smaller.get(each, each) for each in ISSUE))
     assert list(found["policies"]) == ["random", "m-exp3", "glr-cucb"]
     for row in found["policies"].values():
         for measure in ("regret", "regret_rotate", "mean_age", "cumulative_variance"):
@@ -81,7 +71,7 @@ def test_the_command_of_the_issue(shell: Shell) -> None:
 
 def test_policies_are_named_as_typed(shell: Shell) -> None:
     typed = "glr-cucb:paper, m-exp3+age ,oracle:csi+age"
-    found = answer(shell, "simulate", "--policies", typed, *SMALL, "--format", "json")
+    found = shell.answer("simulate", "--policies", typed, *SMALL)
     assert list(found["policies"]) == ["glr-cucb:paper", "m-exp3+age", "oracle:csi+age"]
 
 
@@ -90,7 +80,7 @@ def test_traces_of_states_have_a_regret_against_the_best_fixed_set(
 ) -> None:
     source = ["--channels", "trace", "--set", f"path={recording}", "--set", "key=received"]
     ask = ["simulate", *source, "--policies", "random,cucb", *SMALL]
-    for row in answer(shell, *ask, "--format", "json")["policies"].values():
+    for row in shell.answer(*ask)["policies"].values():
         assert row["regret"] is None
         assert row["regret_rotate"] is None
         assert set(row["regret_fixed"]) == {"mean", "se"}
@@ -103,7 +93,7 @@ def test_traces_of_states_have_a_regret_against_the_best_fixed_set(
 def test_a_recording_played_again_has_nothing_random_in_it(shell: Shell, recording: Path) -> None:
     source = ["--channels", "trace", "--set", f"path={recording}", "--set", "key=received"]
     ask = ["simulate", *source, "--policies", "random,cucb", "--rounds", 300, "--runs", 5]
-    found = answer(shell, *ask, "--format", "json")
+    found = shell.answer(*ask)
     assert found["same_air"] is True
     assert found["policies"]["cucb"]["mean_age"]["se"] == 0
     assert found["policies"]["random"]["mean_age"]["se"] > 0
@@ -116,12 +106,12 @@ def test_a_recording_played_again_has_nothing_random_in_it(shell: Shell, recordi
     assert "(offset=random begins each run elsewhere in the recording)" in told
     for how in (["offset=random"], ["offset=random", "wrap=true"]):
         more = [word for setting in how for word in ("--set", setting)]
-        found = answer(shell, *ask, *more, "--format", "json")
+        found = shell.answer(*ask, *more)
         assert found["same_air"] is False
         assert found["policies"]["cucb"]["mean_age"]["se"] > 0
         told = " ".join(shell(*ask, *more).out.split())
         assert "runs, which begin at random rows of one recording and are not independent" in told
-    assert answer(shell, *ask[:-2], "--runs", 1, "--format", "json")["same_air"] is False
+    assert shell.answer(*ask[:-2], "--runs", 1)["same_air"] is False
 
 
 def test_a_result_remembers_that_its_runs_met_the_same_states(
@@ -140,11 +130,10 @@ def test_a_result_remembers_that_its_runs_met_the_same_states(
 
 
 def test_settings_reach_channels_and_policies(shell: Shell) -> None:
-    found = answer(
-        shell,
+    found = shell.answer(
         *("simulate", "--channels", "stationary", "--set", "means=[0.9,0.5,0.1]"),
         *("--policies", "glr-cucb,glr-cucb:paper", "--set", "glr-cucb.delta=0.5"),
-        *("--set", "glr-cucb:paper.alpha=besson", *SMALL, "--format", "json"),
+        *("--set", "glr-cucb:paper.alpha=besson", *SMALL),
     )
     assert found["channel_options"]["means"] == [0.9, 0.5, 0.1]
     assert found["policy_options"] == {
@@ -156,13 +145,13 @@ def test_settings_reach_channels_and_policies(shell: Shell) -> None:
 def test_an_option_of_one_policy_says_what_becomes_of_the_others(shell: Shell) -> None:
     ask = ["simulate", "--policies", "cucb,cucb+aa,cucb+age", *SMALL, "--format", "json"]
     own = ["cucb.mean_window=200", "cucb+aa.mean_window=None", "cucb+age.mean_window=50"]
-    found = answer(shell, *ask, *(word for each in own for word in ("--set", each)))
+    found = shell.answer(*ask, *(word for each in own for word in ("--set", each)))
     assert found["policy_options"] == {
         "cucb": {"mean_window": 200},
         "cucb+aa": {"mean_window": None},
         "cucb+age": {"mean_window": 50},
     }
-    alone = answer(shell, *ask, "--set", "cucb+aa.mean_window=200")  # nobody's name begins so
+    alone = shell.answer(*ask, "--set", "cucb+aa.mean_window=200")  # nobody's name begins so
     assert alone["policy_options"] == {"cucb+aa": {"mean_window": 200}}
 
 
@@ -181,7 +170,7 @@ def test_a_result_in_which_an_option_left_others_alone_is_repeated(shell: Shell)
 def test_numbers_may_be_written_shortly(shell: Shell) -> None:
     ask = ["--policies", "random", "--rounds", "3e2", "--runs", "1_0", "--format", "json"]
     air = ["--set", "mean_low=.6", "--set", "mean_high=+1", "--set", "n_breakpoints=1e0"]
-    found = answer(shell, "simulate", *ask, *air)
+    found = shell.answer("simulate", *ask, *air)
     assert (found["rounds"], found["runs"]) == (300, 10)
     assert found["channel_options"] == {"mean_low": 0.6, "mean_high": 1.0, "n_breakpoints": 1}
 
@@ -255,7 +244,7 @@ def test_results_and_pictures(shell: Shell, tmp_path: Path) -> None:
 
 def test_json_stays_pure_next_to_files(shell: Shell) -> None:
     files = ["--out", "small.nc", "--plot", "small.pdf"]
-    answer(shell, "simulate", "--policies", "random", *SMALL, *files, "--format", "json")
+    shell.answer("simulate", "--policies", "random", *SMALL, *files)
     assert Path("small.pdf").read_bytes().startswith(b"%PDF")
 
 

@@ -14,31 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from freshband.cli import _live
 from freshband.cli import _training as reading
-from freshband.cli._training import Layer, merge_layers, read_file, read_sets
-from freshband.cli.app import app
-from freshband.errors import FileError, ParameterError, UnknownNameError
+from freshband.cli._training import read_file
+from freshband.errors import FileError, UnknownNameError
 from freshband.federated import engine
-from freshband.federated.result import _read_settings, load_training
-from freshband.federated.runs import start_run
-from freshband.federated.settings import Training
+from freshband.federated.result import load_training
 from tests.cli.running import PROGRAM, Shell
 from tests.simulation.refusing import refused
 
 SMALL = ["--model", "mlp", "--clients", 3, "--rounds", 3]
-
-
-def answer(shell: Shell, *arguments: object) -> dict[str, Any]:
-    """The one JSON object a command prints, and nothing else."""
-    done = shell("train", *arguments, "--format", "json")
-    assert done.code == 0, done.err
-    assert done.err == ""
-    parsed: dict[str, Any] = json.loads(done.out)
-    assert "NaN" not in done.out
-    return parsed
 
 
 @pytest.fixture
@@ -56,7 +42,7 @@ def never(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_command_of_the_issue_writes_a_folder(shell: Shell) -> None:
     ask = ["--dataset", "digits", "--scheduler", "glr-cucb", "--matching", "priority", "--seed", 0]
-    found = answer(shell, *ask, *SMALL, "--out", "run")
+    found = shell.answer("train", *ask, *SMALL, "--out", "run")
     assert found["policy"] == "glr-cucb+priority"
     assert found["rounds"] == 3
     assert 0 <= found["final_accuracy"] <= found["best_accuracy"] <= 1
@@ -74,28 +60,28 @@ def test_nothing_is_saved_without_a_folder(shell: Shell) -> None:
     assert "random: 3 clients, 3 rounds, seed 0" in done.out
     assert "accuracy" in done.out
     assert re.search("changes noticed +no detector", done.out)
-    assert answer(shell, *SMALL, "--scheduler", "random")["alarms"] is None
-    assert answer(shell, *SMALL, "--scheduler", "glr-cucb")["alarms"] == 0
+    assert shell.answer("train", *SMALL, "--scheduler", "random")["alarms"] is None
+    assert shell.answer("train", *SMALL, "--scheduler", "glr-cucb")["alarms"] == 0
     assert not list(Path.cwd().iterdir())
 
 
 def test_a_run_is_the_same_with_and_without_a_folder(shell: Shell) -> None:
     timings = {"seconds", "rounds_per_second"}
-    one = answer(shell, *SMALL, "--seed", 3)
-    two = answer(shell, *SMALL, "--seed", 3, "--out", "run")
+    one = shell.answer("train", *SMALL, "--seed", 3)
+    two = shell.answer("train", *SMALL, "--seed", 3, "--out", "run")
     assert {k: v for k, v in one.items() if k not in timings} == {
         k: v for k, v in two.items() if k not in timings
     }
-    assert answer(shell, *SMALL, "--seed", 4)["final_loss"] != one["final_loss"]
+    assert shell.answer("train", *SMALL, "--seed", 4)["final_loss"] != one["final_loss"]
 
 
 def test_a_result_can_be_run_again(shell: Shell) -> None:
     ask = [*SMALL, "--seed", 5, "--set", "scheduler.delta=0.01", "--set", "partition.alpha=0.3"]
-    first = answer(shell, *ask, "--out", "run")
-    again = answer(shell, "--like", "run/result.nc")
+    first = shell.answer("train", *ask, "--out", "run")
+    again = shell.answer("train", "--like", "run/result.nc")
     assert again["config"] == first["config"]
     assert again["final_loss"] == first["final_loss"]
-    other = answer(shell, "--like", "run/result.nc", "--seed", 6, "--scheduler", "random")
+    other = shell.answer("train", "--like", "run/result.nc", "--seed", 6, "--scheduler", "random")
     assert other["config"] == {
         **first["config"],
         "seed": 6,
@@ -116,7 +102,7 @@ def test_plots_and_scalars(shell: Shell) -> None:
 
 
 def test_resume_goes_on_where_it_stopped(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = answer(shell, *SMALL, "--out", "whole")
+    whole = shell.answer("train", *SMALL, "--out", "whole")
     update = _live.Watch.update
 
     def interrupt(self: _live.Watch, record: Any) -> None:
@@ -135,7 +121,7 @@ def test_resume_goes_on_where_it_stopped(shell: Shell, monkeypatch: pytest.Monke
     ]
     assert not Path("my run/result.nc").exists()
     assert signal.getsignal(signal.SIGINT) is before
-    found = answer(shell, "--resume", "my run")
+    found = shell.answer("train", "--resume", "my run")
     assert found["final_loss"] == whole["final_loss"]
     assert found["participation"] == whole["participation"]
     assert load_training("my run/result.nc").equals(
@@ -145,13 +131,13 @@ def test_resume_goes_on_where_it_stopped(shell: Shell, monkeypatch: pytest.Monke
 
 
 def test_a_finished_run_is_told_again(shell: Shell) -> None:
-    first = answer(shell, *SMALL, "--out", "run")
-    again = answer(shell, "--resume", "run")
+    first = shell.answer("train", *SMALL, "--out", "run")
+    again = shell.answer("train", "--resume", "run")
     assert again["final_loss"] == first["final_loss"]
 
 
 def test_damage_is_told(shell: Shell) -> None:
-    first = answer(shell, *SMALL, "--out", "run", "--checkpoint-every", 1)
+    first = shell.answer("train", *SMALL, "--out", "run", "--checkpoint-every", 1)
     newest = max(Path("run/checkpoints").glob("*.safetensors"))
     newest.write_bytes(newest.read_bytes()[:-1])
     Path("run/result.nc").unlink()
@@ -243,196 +229,6 @@ def test_a_log_gets_a_line_now_and_then(shell: Shell, monkeypatch: pytest.Monkey
 def test_blocks() -> None:
     assert _live.blocks([0, 0.124, 0.126, 0.99, 1, 7, -1]) == "▁▁▂███▁"
     assert _live.blocks([0.3, 0.3], 0.3, 0.3) == "▁▁"
-
-
-# --------------------------------------------------------------------------------------- settings
-
-
-def test_defaults_are_those_of_the_library() -> None:
-    defaults = Training()
-    command = typer.main.get_command(app).commands["train"]  # type: ignore[attr-defined]
-    for option in command.params:
-        if option.name in Training.model_fields:
-            assert option.default == getattr(defaults, option.name), option.name
-
-
-def test_a_file_gives_settings(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(
-        "rounds = 7\nclients = 4\nclient_lr = 0.1\npartition = 'iid'\n"
-        "[channels]\nname = 'stationary'\nn_channels = 8\n"
-        "[scheduler]\nname = 'glr-cucb:paper'\ndelta = 0.01\n"
-        "[matching]\nname = 'priority'\nbeta = 0.5\n"
-        "[model]\nwidths = [4, 8]\n"
-    )
-    assert merge_layers({}, [read_file(tmp_path / "mine.toml")]) == Training(
-        rounds=7,
-        clients=4,
-        client_lr=0.1,
-        partition="iid",
-        channels="stationary",
-        channel_options={"n_channels": 8},
-        scheduler="glr-cucb:paper",
-        matching="priority",
-        policy_options={"delta": 0.01, "beta": 0.5},
-        model_options={"widths": [4, 8]},
-    )
-
-
-def test_a_file_gives_options_of_policy_algorithm_and_valuation(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(
-        "[policy]\nname = 'glr-cucb+priority'\ndelta = 0.01\n"
-        "[algorithm]\nname = 'fedbuff+average'\nbuffer_size = 5\nrecency = 8\n"
-        "[valuation]\nloo = 'buffer'\n"
-    )
-    expected = Training(
-        policy="glr-cucb+priority",
-        policy_options={"delta": 0.01},
-        algorithm="fedbuff+average",
-        algorithm_options={"buffer_size": 5, "recency": 8},
-        valuation_options={"loo": "buffer"},
-    )
-    assert merge_layers({}, [read_file(tmp_path / "mine.toml")]) == expected
-    line = read_sets(
-        ["policy.delta=0.01", "algorithm.buffer_size=5", "algorithm.recency=8", "loo=buffer"]
-    )
-    line.put("", "scheduler", "glr-cucb+priority")
-    line.put("", "algorithm", "fedbuff+average")
-    assert merge_layers({}, [line]) == expected
-    with refused(ParameterError, "the command line gives 'algorithm.mixing' twice"):
-        read_sets(["mixing=0.1", "algorithm.mixing=0.2"])
-
-
-def test_the_command_line_wins_over_the_file(shell: Shell) -> None:
-    Path("mine.toml").write_text(
-        'rounds = 7\nclients = 2\nmodel = "mlp"\n[channels]\nname = "stationary"\n'
-        "n_channels = 8\nmean_low = 0.5\n[scheduler]\nname = 'glr-cucb'\ndelta = 0.01\n"
-    )
-    ask = ["--config", "mine.toml", "--rounds", 2, "--scheduler", "random"]
-    config = answer(shell, *ask, "--set", "channels.n_channels=4")["config"]
-    same = [*ask[:-2], "--policy", "random", "--set", "channels.n_channels=4"]
-    assert answer(shell, *same)["config"] == config
-    assert (config["rounds"], config["clients"], config["model"]) == (2, 2, "mlp")
-    assert config["channels"] == "stationary"
-    assert config["channel_options"] == {"n_channels": 4, "mean_low": 0.5}
-    assert config["policy"] == "random"
-    assert config["policy_options"] == {}  # delta was another scheduler's
-
-
-def given(source: str, **fields: Any) -> Layer:
-    layer = Layer(source)
-    for name, value in fields.items():
-        layer.put("", name, value)
-    return layer
-
-
-def test_settings_without_effect_are_refused_from_a_file_and_the_command_line() -> None:
-    message = "mixing belongs to algorithm 'fedasync', not to 'renorm', got 0.1"
-    for layers in (
-        [given("a file", mixing=0.1)],
-        [given("a file"), given("the command line", mixing=0.1)],
-        [given("a file", mixing=0.1), given("the command line", rounds=3)],
-        [given("a file", algorithm="fedasync"), given("the line", algorithm="async", mixing=0.1)],
-    ):
-        with refused(ParameterError, message):
-            merge_layers({}, layers)
-    file = given("a file", mixing=0.1)
-    assert merge_layers({}, [file, given("the line", algorithm="fedasync")]) == Training(
-        algorithm="fedasync", algorithm_options={"mixing": 0.1}
-    )
-
-
-def test_settings_stay_behind_with_what_used_them() -> None:
-    file = given("a file", algorithm="fedasync", mixing=0.1)
-    assert merge_layers({}, [file]).algorithm_options == {"mixing": 0.1}
-    for algorithm in ("async", "renorm"):
-        left = merge_layers({}, [file, given("the line", algorithm=algorithm)])
-        assert (left.algorithm, left.algorithm_options) == ("renorm", {})
-    file = given("a file", matching="priority", loo="buffer")
-    assert merge_layers({}, [file]).valuation_options == {"loo": "buffer"}
-    assert merge_layers({}, [file, given("the line", matching="age")]).valuation_options == {}
-    saved = Training(algorithm="fedbuff", buffer_size=3, staleness="constant").model_dump()
-    assert merge_layers(saved, []).algorithm_options == {"buffer_size": 3, "staleness": "constant"}
-    other = merge_layers(saved, [given("the line", algorithm="fedasync")])
-    assert other.algorithm_options == {"staleness": "constant"}
-    assert merge_layers(saved, [given("the line", algorithm="async")]) == Training()
-    file = given("a file", local_rounds=3, served="average")
-    assert merge_layers({}, [file]).algorithm == "renorm+eager+average"
-    other = merge_layers({}, [file, given("the line", algorithm="fedavg")])
-    assert (other.algorithm, other.algorithm_options) == ("fedavg+average", {})
-    saved = Training(algorithm="fixed+average").model_dump()
-    assert merge_layers(saved, [given("the line", served="last")]).algorithm == "fixed"
-
-
-def test_options_of_a_matching_stay_with_the_matching() -> None:
-    options = {"beta": 0.5, "delta": 0.01}
-    saved = Training(matching="priority", policy_options=options).model_dump()
-    assert merge_layers(saved, []).policy_options == options
-    line = read_sets(["matching.beta=.9"])
-    assert merge_layers(saved, [line]).policy_options == {"beta": 0.9, "delta": 0.01}
-    line = read_sets(["scheduler.beta=.8"])  # by the other name
-    assert merge_layers(saved, [line]).policy_options == {"beta": 0.8, "delta": 0.01}
-    other = merge_layers(saved, [given("the line", matching="age")])
-    assert (other.matching, other.policy_options) == ("age", {"delta": 0.01})
-    other = merge_layers(saved, [given("the line", scheduler="cucb")])
-    assert (other.policy, other.policy_options) == ("cucb", {"beta": 0.5})
-    token = Training(scheduler="glr-cucb+priority", policy_options=options).model_dump()
-    other = merge_layers(token, [given("the line", scheduler="cucb")])
-    assert (other.policy, other.policy_options) == ("cucb", {})
-    with refused(
-        ParameterError, "the command line gives 'beta' twice, for matching and for policy"
-    ):
-        merge_layers(saved, [read_sets(["matching.beta=.9", "scheduler.beta=.8"])])
-
-
-def test_a_result_with_a_setting_that_had_no_effect_is_repeated_without(shell: Shell) -> None:
-    """Earlier versions let such settings through."""
-    ask = {"model": "mlp", "clients": 3, "rounds": 3, "device": "cpu"}
-    with start_run(Training.as_stored({**ask, "mixing": 0.1}), "run") as run:
-        list(run)
-    stored = _read_settings(load_training("run/result.nc"))
-    assert stored.algorithm_options == {"mixing": 0.1}
-    done = shell("train", "--like", "run/result.nc", "--format", "json", "--quiet")
-    assert done.code == 0
-    assert done.err == (
-        "note: left out: mixing belongs to algorithm 'fedasync', not to 'renorm', got 0.1\n"
-    )
-    assert json.loads(done.out)["config"]["algorithm_options"] == {}
-    assert json.loads(done.out)["final_loss"] == run.records[-1].loss
-    Path("run/result.nc").unlink()
-    done = shell("train", "--resume", "run", "--format", "json")  # goes on as it began
-    assert (done.code, done.err) == (0, "")
-    assert json.loads(done.out)["config"]["algorithm_options"] == {"mixing": 0.1}
-
-
-def test_options_go_where_they_belong() -> None:
-    layer = read_sets(
-        [
-            "client_lr=0.2",
-            "channels.n_channels=15",
-            "scheduler.delta=0.01",
-            "matching.beta=0.5",
-            "dataset.data_dir=/data",
-            "partition.alpha=0.1",
-            "model.hidden=[8, 8]",
-        ]
-    )
-    layer.put("", "matching", "priority")
-    settings = merge_layers({}, [layer])
-    assert settings.client_lr == 0.2
-    assert settings.channel_options == {"n_channels": 15}
-    assert settings.policy_options == {"delta": 0.01, "beta": 0.5}
-    assert settings.dataset_options == {"data_dir": "/data"}
-    assert settings.partition_options == {"alpha": 0.1}
-    assert settings.model_options == {"hidden": [8, 8]}
-
-
-def test_a_setting_is_given_once() -> None:
-    layer = Layer("the command line")
-    layer.put("", "rounds", 3)
-    with refused(ParameterError, "the command line gives 'rounds' twice"):
-        layer.put("", "rounds", 4)
-    with refused(ParameterError, "the command line gives 'channels.hazard' twice"):
-        read_sets(["channels.hazard=0.1", "channels.hazard=0.2"])
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

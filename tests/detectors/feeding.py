@@ -92,3 +92,8 @@ def streams(
     raised = alarm.any(axis=1)
     split = said.split.reshape(rows, length)[np.arange(rows), first]
     return np.where(raised, first + 1, 0), np.where(raised, split, 0)
+
+
+def bernoulli(rng: np.random.Generator, rates: Any) -> NDArray[np.int8]:
+    """Draw one outcome at each rate."""
+    return (rng.random(len(rates)) < rates).astype(np.int8)

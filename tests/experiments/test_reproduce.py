@@ -120,9 +120,9 @@ def test_a_piece_is_a_result(tmp_path: Path) -> None:
 # ------------------------------------------------------------------- everything that is registered
 
 
-def check_verdicts_and_pictures(experiment: Experiment, folder: Path) -> None:
-    play(experiment, folder)
-    claims = json.loads((folder / experiment.verdicts).read_text())
+def check_verdicts_and_pictures(experiment: Experiment, folder: Path) -> list[dict[str, Any]]:
+    """Return the claims of an experiment that was played, and leave its pictures in the folder."""
+    claims: list[dict[str, Any]] = json.loads((folder / experiment.verdicts).read_text())
     assert claims
     for claim in claims:
         assert claim["verdict"] in get_args(Verdict)
@@ -132,7 +132,7 @@ def check_verdicts_and_pictures(experiment: Experiment, folder: Path) -> None:
         figure = draw_picture(picture(experiment, results))
         assert figure.axes[0].lines or figure.axes[0].patches
         save_figure(figure, folder / f"{shown}-{experiment.scale}.png")
-    check_report(folder, claims)
+    return claims
 
 
 def check_report(folder: Path, claims: list[dict[str, Any]]) -> None:
@@ -150,16 +150,20 @@ def check_report(folder: Path, claims: list[dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("name", SIMULATED)
 def test_simulated_experiments_give_verdicts_and_a_picture(name: str, tmp_path: Path) -> None:
-    check_verdicts_and_pictures(shrink(registry[name].at("quick")), tmp_path)
+    experiment = shrink(registry[name].at("quick"))
+    play(experiment, tmp_path)
+    check_report(tmp_path, check_verdicts_and_pictures(experiment, tmp_path))
 
 
 def test_trained_experiments_share_their_runs(tmp_path: Path) -> None:
     """All in one folder, in their order, as ``freshband reproduce all`` has it."""
     made: dict[str, list[str]] = {}
+    claims = []
     for name in TRAINED:
         experiment = shrink(registry[name].at("quick"))
         made[name] = [key for key, known in play(experiment, tmp_path) if not known]
-        check_verdicts_and_pictures(experiment, tmp_path)
+        claims += check_verdicts_and_pictures(experiment, tmp_path)
+    check_report(tmp_path, claims)
     assert len(made["fig3"]) == 8
     assert not [key for key in made["fig4"] if key.startswith("training")]
     assert [key.split("-", 4)[4] for key in made["parts"]] == [

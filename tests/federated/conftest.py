@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+collect_ignore = ["warmed.py"]  # it works when it is imported
+
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> Iterator[None]:

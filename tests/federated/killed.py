@@ -29,6 +29,7 @@ _processes.set_forkserver_preload(
         "h5netcdf",
         "numba.np.random.legacy",
         "sklearn.datasets",
+        "tests.federated.warmed",
     ]
 )
 

@@ -23,7 +23,7 @@ from freshband.federated._state import ServerState, copy_into
 from freshband.federated.algorithms import Arrivals, Rule, Wrapper, build_algorithm, registry
 from freshband.federated.algorithms.base import _options_of, read_algorithm
 from tests.federated.playing import tiny
-from tests.test_contract import documented, ours, outside_and_inside
+from tests.playing import documented, ours, outside_and_inside
 
 NAMES = ours(registry)
 RULES = [name for name in NAMES if not issubclass(registry[name], Wrapper)]

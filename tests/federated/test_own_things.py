@@ -21,7 +21,7 @@ from freshband.federated import (
     resume_run,
     start_run,
 )
-from freshband.federated.algorithms import Arrivals, Rule
+from freshband.federated.algorithms import Arrivals, Rule, register
 from freshband.federated.algorithms.average import Average
 from freshband.federated.algorithms.eager import Eager
 from freshband.federated.algorithms.fedbuff import FedBuff
@@ -396,6 +396,16 @@ def test_what_a_users_rule_returns_is_checked(returned: Any, message: str) -> No
 
     with Federation(tiny(), algorithm=Broken()) as run, pytest.raises(RuleError, match=message):
         run.step()
+
+
+def test_a_rule_without_apply_is_refused_when_it_is_registered_or_made() -> None:
+    class Half(Rule):
+        pass
+
+    with pytest.raises(ParameterError, match="algorithm 'half' needs a method 'apply'"):
+        register("half")(Half)
+    with pytest.raises(TypeError, match=r"abstract method '?apply"):
+        Half()
 
 
 @pytest.mark.parametrize(

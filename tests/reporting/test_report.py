@@ -1,13 +1,11 @@
-"""Reports: what the page shows is what the files hold, and nothing in them turns into markup."""
+"""Reports: pages of any result, and nothing in a file turns into markup."""
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +17,14 @@ import xarray as xr
 from freshband._sealed import save_sealed
 from freshband.channels.base import build, open_air
 from freshband.errors import FileError, FreshbandError, ParameterError
-from freshband.reporting._air import COLUMNS, Air, cut_rounds, pool
-from freshband.reporting._page.air import Play, channel_map
-from freshband.reporting._page.charts import POINTS, Series, curves
 from freshband.reporting._page.comparison import show_comparison
 from freshband.reporting._page.parts import air_again
 from freshband.reporting._page.training import show_training
+from freshband.reporting.channel_map import channel_map
 from freshband.reporting.report import write_report
+from tests.reporting.pages import Document, report, report_of
 from tests.reporting.results import (
     NASTY,
-    POLICIES,
-    SETTINGS,
     fill,
     make_comparison,
     make_long_training,
@@ -37,61 +32,11 @@ from tests.reporting.results import (
     make_training,
 )
 
-VOID = {"meta", "link", "br", "img", "input"}
-
-
-class Document(HTMLParser):
-    """A page, parsed: every element is closed, in order."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self.scripts: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        (self.scripts if self.open and self.open[-1] == "script" else self.words).append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
-
-    @property
-    def figures(self) -> dict[str, Any]:
-        """The charts' data, by the figure they belong to."""
-        found: dict[str, Any] = json.loads(self.scripts[0])
-        return found
-
-    def all(self, tag: str, **attributes: str) -> list[dict[str, str | None]]:
-        wanted = attributes.items()
-        return [own for name, own in self.elements if name == tag and wanted <= own.items()]
-
 
 @pytest.fixture(scope="module")
 def document(tmp_path_factory: pytest.TempPathFactory) -> Document:
     """The page of a folder with one result of each kind."""
     folder = fill(tmp_path_factory.mktemp("results"))
-    return report(folder)
-
-
-def report(source: Path) -> Document:
-    return Document(write_report(source).path.read_text(encoding="utf-8"))
-
-
-def report_of(result: xr.Dataset, folder: Path) -> Document:
-    save_sealed(result, folder / "one.nc")
     return report(folder)
 
 
@@ -157,125 +102,6 @@ def test_colours_are_those_of_the_style_sheet(document: Document) -> None:
         assert f"{name}:" in style
 
 
-# ------------------------------------------------------------------------------------------ values
-
-
-def test_curves_are_means_with_bands_of_one_standard_error() -> None:
-    values = np.array([[1.0, 2.0, 4.0], [3.0, 2.0, 8.0]])
-    chart = curves("k", "t", "s", {"mine": Series(np.array([1, 2, 3]), values)}, y_title="y")
-    band, line = chart.to_json()["traces"]
-    assert line["y"] == [2, 2, 6]
-    assert band["y"] == [3, 2, 8, 4, 2, 1]  # there along the upper edge, back along the lower
-    assert band["x"] == [1, 2, 3, 3, 2, 1]
-    assert chart.table.rows == [["mine", "2.0 ± 1.0", "2", "6.0 ± 2.0"]]
-
-
-def test_rounds_without_a_look_are_left_out() -> None:
-    values = np.array([[0.5, np.nan, 0.7]])
-    chart = curves("k", "t", "s", {"mine": Series(np.array([1, 2, 3]), values)}, y_title="y")
-    assert chart.traces[0].x == (1, 3)
-
-
-def test_long_curves_are_thinned_but_keep_their_ends() -> None:
-    x = np.arange(100_000)
-    chart = curves("k", "t", "s", {"mine": Series(x, x[None] * 1.0)}, y_title="y")
-    assert len(chart.traces[0].x) == POINTS
-    assert (chart.traces[0].x[0], chart.traces[0].x[-1]) == (0, 99_999)
-
-
-def test_the_beginning_does_not_squeeze_the_rest() -> None:
-    x = np.arange(1, 101)
-    values = np.where(x < 10, 0.0, 0.9 + x / 1000)[None]
-    chart = curves("k", "t", "s", {"mine": Series(x, values)}, y_title="y", late=True)
-    low, high = chart.layout.yaxis.range
-    assert 0.9 < low < 0.91
-    assert 1.0 < high < 1.01
-
-
-def test_columns_average_over_what_is_known() -> None:
-    cuts = cut_rounds(10_000)
-    assert len(cuts) == COLUMNS + 1
-    assert (cuts[0], cuts[-1]) == (0, 10_000)
-    values = np.array([[1.0, np.nan], [3.0, np.nan], [5.0, 7.0]])
-    np.testing.assert_array_equal(pool(values, np.array([0, 2, 3])), [[2.0, np.nan], [5.0, 7.0]])
-
-
-def test_accuracy_of_a_comparison(tmp_path: Path) -> None:
-    figure = report_of(make_comparison(), tmp_path).figures["r0-accuracy"]
-    lines = [trace for trace in figure["traces"] if "name" in trace]
-    assert [line["name"] for line in lines] == POLICIES
-    assert lines[1]["x"] == [1, 2, 4]
-    np.testing.assert_allclose(lines[1]["y"], np.array([0.4, 0.7, 0.6]) + 0.02)
-
-
-def test_channel_map_shows_the_air_of_the_run(tmp_path: Path) -> None:
-    traces = report_of(make_training(), tmp_path).figures["r0-channels"]["traces"]
-    rates, states, beliefs, chosen, *marks = traces
-    stream = open_air(SETTINGS.build_channels(), 4, SETTINGS.seed, SETTINGS.run)
-    block = stream.block(4)
-    np.testing.assert_allclose(rates["z"], block.means.T, rtol=1e-4)
-    np.testing.assert_array_equal(states["z"], block.states.T)
-    assert [row[0] for row in beliefs["z"]] == [0.1, 0.3, 0.5, 0.7, 0.9]
-    assert [row[0] for row in chosen["z"]] == [1, 0, 1, 0, 1]
-    true = next(mark for mark in marks if mark["meta"]["group"] == "true")
-    noticed = next(mark for mark in marks if mark["meta"]["group"] == "noticed")
-    assert sorted(set(true["customdata"])) == stream.breakpoints.tolist()
-    assert len(true["x"]) == stream.changed.sum()
-    assert (noticed["x"], noticed["y"]) == ([2], [3])
-
-
-def test_changes_noticed_are_told_against_true_ones() -> None:
-    changed = np.array([[True, False], [False, True]])
-    air = Air(np.arange(11), np.full((10, 2), 0.5), np.ones((10, 2)), np.array([3, 7]), changed)
-    alarms = np.full(10, -1)
-    alarms[4] = 0  # at the end of round 5
-    play = Play(np.zeros((10, 1), int), alarms, np.full((10, 2), np.nan))
-    table = channel_map(air, {"mine": play}, run=0).table
-    assert table.head == ["first round", "channels that change", "noticed"]
-    assert table.rows == [["3", "0", "round 5 (+2)"], ["7", "1", "not"]]
-
-
-@pytest.mark.parametrize(("breakpoints", "mode"), [(100, "markers"), (250, "lines"), (400, None)])
-def test_many_changes_are_marked_by_less(breakpoints: int, mode: str | None) -> None:
-    changed = np.ones((breakpoints, 6), bool)
-    begins = np.arange(2, breakpoints + 2)
-    air = Air(np.arange(501), np.full((500, 6), 0.5), np.ones((500, 6)), begins, changed)
-    traces = channel_map(air, {}, run=0).traces
-    true = [one for one in traces if one.meta and one.meta.get("group") == "true"]
-    assert [one.mode for one in true] == ([] if mode is None else [mode])
-
-
-def test_only_detectors_can_miss_a_change(tmp_path: Path) -> None:
-    quiet = {"glr-cucb": {"delta": 1e-300}}  # it looks, and notices nothing
-    text = report_of(make_simulation(rounds=60, policy_options=quiet), tmp_path).text
-    for name in ("random", "cucb"):
-        assert f"{name} 5 no detector — — —" in text
-    assert "glr-cucb 5 0 5 0 —" in text
-    assert re.search(r"random [^a-z]* — cucb [^a-z]* — glr-cucb [^a-z]* 0 ", text)  # alarms
-
-
-def test_only_detectors_can_miss_a_change_in_training(tmp_path: Path) -> None:
-    comparison = make_comparison()
-    still = comparison.assign(alarm=xr.full_like(comparison.alarm, -1))
-    text = report_of(still, tmp_path).text
-    for name in ("random", "cucb"):
-        assert f"{name} 2 no detector — — —" in text
-    assert "glr-cucb 2 0 2 0 —" in text
-    assert "noticed by" not in text  # the map's table has a column for the one detector only
-    blind = SETTINGS.model_copy(update={"policy": "random"})
-    text = report_of(make_training(blind, alarm=-1), tmp_path).text
-    assert "random+age 2 no detector — — —" in text
-    assert "first round channels that change 2 " in text
-
-
-def test_maps_begin_with_the_freshest_policy(tmp_path: Path) -> None:
-    comparison = make_comparison()
-    older = xr.where(comparison.policy == "cucb", 0, 1)
-    document = report_of(comparison.assign(ages=comparison.ages + older), tmp_path)
-    chosen = [own["value"] for own in document.all("option") if "selected" in own]
-    assert chosen == ["1", "1", "1"]
-
-
 # ----------------------------------------------------------------------------------- hostile input
 
 
@@ -288,14 +114,6 @@ def test_names_cannot_turn_into_markup(make: Any, tmp_path: Path) -> None:
         assert name in document.text
     lines = [one["name"] for one in document.figures["r0-regret"]["traces"] if "name" in one]
     assert lines[0] == '&lt;script&gt;alert("ran")&lt;/script&gt;'
-
-
-def test_verdicts_cannot_turn_into_markup(tmp_path: Path) -> None:
-    document = report_of_claims([{"what": NASTY[0], "why": NASTY[1], "unit": NASTY[2]}], tmp_path)
-    assert len(document.all("script")) == 3
-    assert not document.all("img")
-    for text in NASTY:
-        assert text in document.text
 
 
 def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
@@ -391,82 +209,6 @@ def test_air_without_means(tmp_path: Path) -> None:
 def test_one_run_has_no_bands(tmp_path: Path) -> None:
     document = report_of(make_simulation(runs=1), tmp_path)
     assert all("fill" not in one for one in document.figures["r0-regret"]["traces"])
-
-
-# --------------------------------------------------------------------------- verdicts and pictures
-
-CLAIM = {
-    "what": "A below B",
-    "paper": "below",
-    "ours": 12.5,
-    "error": float("nan"),
-    "unit": "regret",
-    "verdict": "reproduced",
-    "why": "",
-}
-
-
-def report_of_claims(claims: list[dict[str, Any]], folder: Path) -> Document:
-    rows = [{**CLAIM, **claim} for claim in claims]
-    (folder / "fig2a-quick.json").write_text(json.dumps(rows), encoding="utf-8")
-    return report(folder)
-
-
-def test_verdicts_are_told_with_what_was_measured(tmp_path: Path) -> None:
-    doubted = {"what": "C above D", "error": 1.5, "verdict": "not reproduced", "why": "linear"}
-    document = report_of_claims([{}, doubted], tmp_path)
-    assert "1 experiment." in document.text
-    assert "A below B reproduced 12.50 regret below" in document.text
-    assert "C above D not reproduced 12.5 ± 1.5 regret below linear" in document.text
-    assert "scale quick; reproduced: 1, not reproduced: 1" in document.text
-    assert "freshband reproduce fig2a --scale quick --out" in document.text
-
-
-def test_verdicts_stand_before_the_results_they_sum_up(tmp_path: Path) -> None:
-    save_sealed(make_simulation(), tmp_path / "air.nc")
-    report_of_claims([{}], tmp_path)
-    shown = write_report(tmp_path).shown
-    assert [path.name for path in shown] == ["fig2a-quick.json", "air.nc"]
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "[1]", '[{"verdict": "holds"}]', "[{}]"])
-def test_damaged_verdicts_are_named(tmp_path: Path, text: str) -> None:
-    (tmp_path / "fig2a-quick.json").write_text(text, encoding="utf-8")
-    with pytest.raises(FileError, match=r"fig2a-quick\.json (is damaged|holds neither|is not a)"):
-        write_report(tmp_path)
-
-
-def test_files_of_others_are_passed_over(tmp_path: Path) -> None:
-    save_sealed(make_simulation(), tmp_path / "one.nc")
-    (tmp_path / "package.json").write_text("{}", encoding="utf-8")
-    (tmp_path / "run.json").write_text("{}", encoding="utf-8")
-    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
-    (tmp_path / ".hidden.png").write_bytes(b"being written")
-    written = write_report(tmp_path)
-    assert (written.shown, written.left_out) == ([tmp_path / "one.nc"], [])
-    assert written.pictures == []
-
-
-def test_pictures_are_shown_as_they_are(tmp_path: Path) -> None:
-    (tmp_path / "air.svg").write_text("<svg onload='alert(1)'/>", encoding="utf-8")
-    (tmp_path / "regret-by-policy-quick.png").write_bytes(b"first")
-    document = report_of_claims([{}], tmp_path)
-    pictures = [
-        base64.b64decode((own["src"] or "").partition(",")[2]) for own in document.all("img")
-    ]
-    assert pictures == [b"first", b"<svg onload='alert(1)'/>"]
-    assert [own["alt"] for own in document.all("img")] == [
-        "Regret of the paper's policies and of ours",
-        "air.svg",
-    ]
-    assert "1 experiment, 2 pictures." in document.text
-
-
-def test_pictures_too_large_for_a_page_are_named(tmp_path: Path) -> None:
-    save_sealed(make_simulation(), tmp_path / "one.nc")
-    (tmp_path / "huge.png").write_bytes(bytes(9_000_000))
-    (told,) = write_report(tmp_path).left_out
-    assert told == f"{tmp_path / 'huge.png'} is too large for a page: 9 MB"
 
 
 # ------------------------------------------------------------------------------------------- files

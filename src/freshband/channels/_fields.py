@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeAlias
 
@@ -103,9 +104,9 @@ class MeansModel(Parameters):
         rounds = whole_number("rounds", rounds, at_least=1)
         return MeansStream(rounds, self.n_channels, self._pieces(rounds, structure), states)
 
+    @abstractmethod
     def _pieces(self, rounds: int, structure: _Rng) -> Iterable[_Floats]:
         """Return the means of all rounds, piece by piece; see `freshband.channels.streams`."""
-        raise NotImplementedError
 
 
 class Band(MeansModel):

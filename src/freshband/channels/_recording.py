@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
@@ -72,8 +73,9 @@ class Recorded(Parameters):
 
     per_client: bool = False
 
+    @abstractmethod
     def _recording(self) -> Recording:
-        raise NotImplementedError
+        """Return what it plays."""
 
     @property
     def n_channels(self) -> int:

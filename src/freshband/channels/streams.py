@@ -111,7 +111,7 @@ class _Stream(Generic[_Scalar]):
         self._row = (n_channels,) if clients is None else (clients, n_channels)
         self._width = math.prod(self._row)
         self._pieces = iter(pieces)
-        self._rest: npt.NDArray[_Scalar] = np.empty((0, 0))  # type: ignore[assignment]  # unread
+        self._rest: npt.NDArray[_Scalar] | None = None  # of the piece that is being played
         self._breakpoints = [np.empty(0, np.int64)]
         self._changed = [np.empty((0, n_channels), np.bool_)]
 
@@ -119,11 +119,10 @@ class _Stream(Generic[_Scalar]):
         """Yield the next ``n`` rows as views of their pieces, each with its place."""
         at = 0
         while at < n:
-            while len(self._rest) == 0:
-                piece = next(self._pieces, None)
-                if piece is None:
+            while self._rest is None or len(self._rest) == 0:
+                self._rest = next(self._pieces, None)
+                if self._rest is None:
                     raise SequenceError(f"the channel model has {n - at} rounds too few")
-                self._rest = piece
             span, self._rest = self._rest[: n - at], self._rest[n - at :]
             yield slice(at, at + len(span)), span
             at += len(span)

@@ -10,20 +10,22 @@ if TYPE_CHECKING:
     import click
 
 
-class _Folding:
+class Command(TyperCommand):
     """A command whose help page shows every word in full."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help page."""
         _fold_tables()
-        super().format_help(ctx, formatter)  # type: ignore[misc]
+        super().format_help(ctx, formatter)
 
 
-class Command(_Folding, TyperCommand):
-    """A command."""
+class Group(TyperGroup):
+    """A command with commands of its own, whose help page shows every word in full."""
 
-
-class Group(_Folding, TyperGroup):
-    """A command with commands of its own."""
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help page."""
+        _fold_tables()
+        super().format_help(ctx, formatter)
 
 
 def _fold_tables() -> None:
@@ -41,4 +43,4 @@ def _fold_tables() -> None:
                         part.overflow = "fold"  # a text's own setting comes before its column's
             super().add_row(*cells, **settings)
 
-    rich_utils.Table = FoldingTable  # type: ignore[attr-defined]
+    rich_utils.Table = FoldingTable  # type: ignore[attr-defined]  # typer only imports it

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperArgument
 
 from freshband.cli._folding import Command
 from freshband.cli._options import Address, Backend, Format, Output, Quiet, Where
@@ -40,7 +41,9 @@ class ReproduceCommand(Command):
         from freshband.experiments.base import _experiment_names, registry
 
         told = [f"{name}: {registry[name].title}" for name in _experiment_names()]
-        self.params[0].help = "; ".join([*told, _OTHERS]) + "."  # type: ignore[attr-defined]
+        name = self.params[0]
+        assert isinstance(name, TyperArgument)
+        name.help = "; ".join([*told, _OTHERS]) + "."
         super().format_help(ctx, formatter)
 
 

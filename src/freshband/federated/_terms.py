@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,10 +25,8 @@ from freshband.federated.result import _LIBRARIES
 from freshband.federated.settings import Training
 from freshband.parameters import whole_number
 
-try:
+if sys.platform != "win32":  # which has no lock as simple that a kill undoes
     import fcntl
-except ImportError:  # a system without it has nothing as simple that a kill undoes
-    fcntl = None  # type: ignore[assignment]
 
 _FORMAT: Final = "freshband run 1"
 
@@ -151,7 +150,7 @@ def fingerprint(value: object) -> str:
 @contextmanager
 def claimed(home: Path) -> Iterator[None]:
     """Keep other processes out of a folder; the system lets them in when this one dies."""
-    if fcntl is None:
+    if sys.platform == "win32":
         yield
         return
     try:

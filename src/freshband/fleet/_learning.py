@@ -7,7 +7,7 @@ from typing import Any
 from freshband._jit import cold, entry_point, kernel, lend
 from freshband._rounds import _noticed
 from freshband.fleet._doubts import close_doubts, judge_outcome
-from freshband.fleet._state import DELIVERED, UNKNOWN
+from freshband.fleet._state import DELIVERED, LOST, UNKNOWN
 from freshband.schedulers.base import update, update_late
 
 
@@ -70,6 +70,16 @@ def hear_late(scheduler: Any, fleet: Any, t: int, row: int, entry: int, outcome:
     if outcome > DELIVERED or not teaches:
         return -1
     return _noticed(update_late(scheduler, t, when, client, place["channel"], outcome))
+
+
+@cold
+def give_up(scheduler: Any, fleet: Any, t: int) -> None:
+    """Count outcomes that are still unknown as losses, in the row that round t will use."""
+    row = t % len(fleet.sent.rounds)
+    if fleet.sent.rounds[row]["unknown"] > 0:
+        for entry in range(fleet.sent.rounds[row]["size"]):
+            if fleet.sent.entries[row, entry]["outcome"] == UNKNOWN:
+                hear_late(scheduler, fleet, t - 1, row, entry, LOST)
 
 
 @entry_point

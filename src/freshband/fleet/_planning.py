@@ -20,6 +20,8 @@ from freshband.matching.base import match_links, serve
 from freshband.ranking import draw_to_front
 from freshband.schedulers.base import link_mean, means, override, score, select, select_available
 
+_SURE = 0.05  # no estimate is closer to 0 or 1: some schedulers' are after a single outcome
+
 
 @kernel
 def _effective_age(age: float, factor: float) -> float:
@@ -234,7 +236,8 @@ def _enter(scheduler: Any, fleet: Any, t: int) -> None:
             place["client"] = client
             place["channel"] = channel
             place["outcome"] = UNKNOWN
-            place["chance"] = _chance(fleet.links, scheduler, fleet, client, channel)
+            chance = _chance(fleet.links, scheduler, fleet, client, channel)
+            place["chance"] = min(max(chance, _SURE), 1.0 - _SURE)
             entry += 1
     sent.rounds[row]["round"] = t
     sent.rounds[row]["size"] = entry

@@ -31,8 +31,11 @@ class SimulatedFleet(FleetOptions):
         stays away. By default all clients are always there.
     dead : list of int, default none
         Clients that are never there.
+    outages : float >= 1, optional
+        Channels come and go: the mean number of rounds for which a channel works, and for which it
+        does not. By default all channels are always there.
     tells : bool, default False
-        Whether the server is told in every round who is there.
+        Whether the server is told in every round which clients and channels are there.
 
     Examples
     --------
@@ -44,6 +47,7 @@ class SimulatedFleet(FleetOptions):
     ack_loss: float = Field(default=0.0, ge=0, lt=1)
     churn: float | None = Field(default=None, ge=1)
     dead: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    outages: float | None = Field(default=None, ge=1)
     tells: bool = False
 
     @model_validator(mode="after")
@@ -74,42 +78,56 @@ class Conditions(NamedTuple):
 
     present: NDArray[np.uint8]  # (n, M) 1 for clients that are there
     answered: NDArray[np.uint8]  # (n, M) 1 for outcomes that the server will learn
+    available: NDArray[np.uint8]  # (n, N) 1 for channels that are there
+
+
+class _Switches:
+    """Things that are there at first, and switch with a probability of 1/period per round."""
+
+    def __init__(self, count: int, period: float | None, rng: np.random.Generator) -> None:
+        self._there, self._period, self._rng = np.ones(count, np.bool_), period, rng
+
+    def block(self, n: int) -> NDArray[np.bool_]:
+        if self._period is None:
+            return np.ones((n, len(self._there)), np.bool_)
+        switched = self._rng.random((n, len(self._there))) < 1.0 / self._period
+        there = self._there ^ (np.cumsum(switched, axis=0) % 2 == 1)
+        self._there = there[-1]
+        return there
 
 
 class ConditionStream:
     """The conditions of one run, drawn forward only; blocks of any size give the same."""
 
-    def __init__(self, fleet: SimulatedFleet, n_clients: int, seed: int, run: int) -> None:
-        self._fleet = fleet
-        self._lives = generator(seed, Role.CHURN, run)
+    def __init__(
+        self, fleet: SimulatedFleet, n_clients: int, n_channels: int, seed: int, run: int
+    ) -> None:
+        self._loss = fleet.ack_loss
         self._answers = generator(seed, Role.ACKNOWLEDGEMENTS, run)
-        self._present = np.ones(n_clients, np.bool_)
-        self._ever = np.ones(n_clients, np.bool_)
-        self._ever[list(fleet.dead)] = False
+        self._clients = _Switches(n_clients, fleet.churn, generator(seed, Role.CHURN, run))
+        self._channels = _Switches(n_channels, fleet.outages, generator(seed, Role.OUTAGES, run))
+        self._living = np.ones(n_clients, np.bool_)
+        self._living[list(fleet.dead)] = False
 
     def block(self, n: int) -> Conditions:
         """Draw the next ``n`` rounds."""
-        shape = (n, len(self._present))
-        present = np.ones(shape, np.bool_)
-        if self._fleet.churn is not None:
-            switches = self._lives.random(shape) < 1.0 / self._fleet.churn
-            present = self._present ^ (np.cumsum(switches, axis=0) % 2 == 1)
-            self._present = present[-1]
-        answered = np.ones(shape, np.bool_)
-        if self._fleet.ack_loss > 0:
-            answered = self._answers.random(shape) >= self._fleet.ack_loss
-        return Conditions((present & self._ever).view(np.uint8), answered.view(np.uint8))
+        present = self._clients.block(n) & self._living
+        answered = np.ones(present.shape, np.bool_)
+        if self._loss > 0:
+            answered = self._answers.random(present.shape) >= self._loss
+        available = self._channels.block(n)
+        return Conditions(*(flags.view(np.uint8) for flags in (present, answered, available)))
 
 
 def open_conditions(
-    fleet: SimulatedFleet, n_clients: int, seed: int, run: int = 0
+    fleet: SimulatedFleet, n_clients: int, n_channels: int, seed: int, run: int = 0
 ) -> ConditionStream:
     """Open the conditions of one run; the same arguments always give the same.
 
     Examples
     --------
-    >>> stream = open_conditions(SimulatedFleet(churn=2.0), n_clients=3, seed=0)
+    >>> stream = open_conditions(SimulatedFleet(churn=2.0), n_clients=3, n_channels=2, seed=0)
     >>> stream.block(4).present.shape
     (4, 3)
     """
-    return ConditionStream(fleet, n_clients, seed, run)
+    return ConditionStream(fleet, n_clients, n_channels, seed, run)

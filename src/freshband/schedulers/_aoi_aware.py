@@ -161,7 +161,8 @@ def _means(scheduler: AoIAwareState, out: Any) -> None:
 def _update(
     scheduler: AoIAwareState, t: int, assignment: Any, outcome: Any, overridden: Any
 ) -> int:
-    return update(scheduler.inner, t, assignment, outcome, overridden)  # type: ignore[no-any-return]
+    restarted: int = update(scheduler.inner, t, assignment, outcome, overridden)
+    return restarted
 
 
 @reveal.register(AoIAwareState)

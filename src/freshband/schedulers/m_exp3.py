@@ -126,7 +126,7 @@ def _append_node(state: Any, node: int) -> None:
 @kernel
 def _locate(state: Any, weight: float) -> int:
     """Return the played super-arm at which the running sum of excess passes ``weight``."""
-    played = state.mark[0]["played"]
+    played: int = state.mark[0]["played"]
     step = 1
     while 2 * step <= played:
         step *= 2
@@ -136,7 +136,7 @@ def _locate(state: Any, weight: float) -> int:
             node += step
             weight -= state.tree[node]
         step >>= 1
-    return min(node, played - 1)  # type: ignore[no-any-return]
+    return min(node, played - 1)
 
 
 @cold
@@ -162,16 +162,17 @@ def _log_add(a: float, b: float) -> float:
 
 @kernel
 def _gamma(state: Any, t: int) -> float:
-    gamma = state.rate[0]["gamma"]
+    gamma: float = state.rate[0]["gamma"]
     if state.mark[0]["gamma_rule"] == _ANYTIME:
         gamma = min(1.0, gamma / math.sqrt(t))
-    return gamma  # type: ignore[no-any-return]
+    return gamma
 
 
 @kernel
 def _base(state: Any) -> float:
     """C times the common weight, relative to the reference."""
-    return state.rate[0]["arms"] * math.exp(state.level[0]["base"] - state.level[0]["reference"])  # type: ignore[no-any-return]
+    arms: float = state.rate[0]["arms"]
+    return arms * math.exp(state.level[0]["base"] - state.level[0]["reference"])
 
 
 @select.register(_MExp3State)

@@ -162,10 +162,10 @@ def _update(
 ) -> int:
     absorb(scheduler.index.counts, t, assignment, outcome)
     for j in range(len(assignment)):
-        channel = assignment[j]
+        channel: int = assignment[j]
         if channel >= 0 and outcome[j] >= 0 and push(scheduler.detector, channel, outcome[j]):
             _restart(scheduler, t, channel)
-            return channel  # type: ignore[no-any-return]  # one restart per round (erratum E15f)
+            return channel  # one restart per round (erratum E15f)
     return -1
 
 

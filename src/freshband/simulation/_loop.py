@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from freshband._jit import entry_point, kernel, lend
 from freshband._rounds import observe_round, plan_round
+from freshband.channels.adversary import react
 from freshband.schedulers.base import reveal
 from freshband.states import record
 
@@ -48,6 +49,24 @@ def open_tally(n_clients: int, checkpoints: NDArray[np.int64], logged: int = 0) 
 
 
 @kernel
+def sample(tally: Any, t: int, alarm: int) -> None:
+    """Note an alarm, and sample the curves if round t is a checkpoint."""
+    if alarm >= 0:
+        raised = tally.mark[0]["alarms"]
+        if raised < len(tally.alarm):
+            tally.alarm[raised, 0] = t
+            tally.alarm[raised, 1] = alarm
+        tally.mark[0]["alarms"] = raised + 1
+    point = tally.mark[0]["next"]
+    if t == tally.checkpoint[point]:
+        tally.age_curve[point] = tally.mark[0]["age"]
+        tally.variance_curve[point] = tally.variance[0]
+        for j in range(len(tally.delivered)):
+            tally.delivered_curve[point] += tally.delivered[j]
+        tally.mark[0]["next"] = min(point + 1, len(tally.checkpoint) - 1)
+
+
+@kernel
 def _measure(tally: Any, desk: Any, t: int, alarm: int) -> None:
     n_clients = len(desk.ages)
     total = 0
@@ -62,19 +81,7 @@ def _measure(tally: Any, desk: Any, t: int, alarm: int) -> None:
     tally.mark[0]["oldest"] = oldest
     tally.mark[0]["age"] += total
     tally.variance[0] += n_clients * squares - total * total
-    if alarm >= 0:
-        raised = tally.mark[0]["alarms"]
-        if raised < len(tally.alarm):
-            tally.alarm[raised, 0] = t
-            tally.alarm[raised, 1] = alarm
-        tally.mark[0]["alarms"] = raised + 1
-    point = tally.mark[0]["next"]
-    if t == tally.checkpoint[point]:
-        tally.age_curve[point] = tally.mark[0]["age"]
-        tally.variance_curve[point] = tally.variance[0]
-        for j in range(n_clients):
-            tally.delivered_curve[point] += tally.delivered[j]
-        tally.mark[0]["next"] = min(point + 1, len(tally.checkpoint) - 1)
+    sample(tally, t, alarm)
     if t <= len(tally.assignment_log):
         for j in range(n_clients):
             tally.assignment_log[t - 1, j] = desk.assignment[j]
@@ -83,16 +90,25 @@ def _measure(tally: Any, desk: Any, t: int, alarm: int) -> None:
 
 @entry_point
 def run_block(
-    scheduler: Any, matching: Any, desk: Any, tally: Any, rng: Any, t: int, states: Any, means: Any
+    scheduler: Any,
+    matching: Any,
+    desk: Any,
+    tally: Any,
+    jammer: Any,
+    rng: Any,
+    t: int,
+    states: Any,
+    means: Any,
 ) -> tuple[int, int]:
     """Play rounds t+1 … t+n over the ``states`` and ``means``, shape (n, N), of one block.
 
     Returns 0 and -1, or the round in which the policy broke a rule and the alarm of that round.
     """
     scheduler, matching, desk, tally = lend(scheduler), lend(matching), lend(desk), lend(tally)
-    rng, states, means = lend(rng), lend(states), lend(means)
+    jammer, rng, states, means = lend(jammer), lend(rng), lend(states), lend(means)
     for i in range(len(states)):
         t += 1
+        react(jammer, t, desk.assignment, states[i], means[i])  # mostly nothing
         reveal(scheduler, means[i], states[i])  # only oracles use it
         if not plan_round(scheduler, matching, desk, rng, t):
             return t, -1

@@ -241,40 +241,6 @@ def _read_clients(clients: object, n_channels: int) -> int:
     return number
 
 
-def _selection(policy: Policy) -> str | None:
-    return policy.scheduler.selection if isinstance(policy.scheduler, Oracle) else None
-
-
-class _Player:
-    """One policy in one run."""
-
-    def __init__(self, policy: Policy, plan: _Plan, run: int, hindsight: NDArray[Any] | None):
-        n_channels = plan.model.n_channels
-        self.policy = policy
-        self.rng = generator(plan.seed, Role.POLICY, run)
-        self.scheduler, self.matching = policy.start(
-            plan.clients, n_channels, self.rng, plan.rounds
-        )
-        if _selection(policy) == "fixed":
-            plain = self.scheduler
-            oracle = plain.inner if isinstance(plain, AoIAwareState) else plain
-            oracle.worth[:] = hindsight
-        self.desk = open_desk(plan.clients, n_channels, policy.scheduler.client_scores)
-        self.tally: Tally = open_tally(plan.clients, plan.checkpoints)
-        self.seconds = 0.0
-
-    def play(self, t: int, states: NDArray[Any], means: NDArray[Any]) -> None:
-        began = time.perf_counter()
-        self.scheduler = reserve(self.scheduler, len(states))
-        with explained(self.policy.name):
-            broken, alarm = run_block(
-                self.scheduler, self.matching, self.desk, self.tally, self.rng, t, states, means
-            )
-        if broken:
-            raise broken_rule(self.policy.name, broken, self.desk, alarm)
-        self.seconds += time.perf_counter() - began
-
-
 def _blocks(plan: _Plan) -> Iterator[tuple[int, int]]:
     """Yield (number of rounds before, number of rounds in) each block."""
     size = max(64, _CELLS // plan.model.n_channels)

@@ -1,6 +1,7 @@
 """What the server does with the updates that arrived: the paper's rule and other known ones.
 
-All of them work over the same channels. They differ in who trains, what is kept and how it is applied:
+All of them work over the same channels. They differ in who trains, what is kept and how it is
+applied:
 
 | rule | who trains in a round | what becomes of a lost update | how an arrived one is applied |
 | --- | --- | --- | --- |
@@ -10,7 +11,7 @@ All of them work over the same channels. They differ in who trains, what is kept
 | `fedavg` | everybody | is thrown away | a mean of all that arrived |
 
 The wrappers `eager` and `average` change any of these: ``"fedbuff+eager+average"``.
-"""  # noqa: E501
+"""  # noqa: E501 - rows of a table cannot be broken
 
 from freshband.federated.algorithms.base import (
     Algorithm,

@@ -12,6 +12,7 @@ one rule, and wrappers that change any rule, the first of them innermost.
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -62,7 +63,7 @@ class Arrivals:
         return np.flatnonzero(self.delivered).tolist()
 
 
-class Algorithm:
+class Algorithm(ABC):
     """What the server asks of a rule; everything but `apply` has a default."""
 
     @property
@@ -89,9 +90,9 @@ class Algorithm:
         """Return what the rule remembers before the first round: a tuple, empty for nothing."""
         return ()
 
+    @abstractmethod
     def apply(self, model: torch.Tensor, memory: Any, arrivals: Arrivals) -> Moved:
         """Move the model, in place; return each update's step and the number of versions passed."""
-        raise NotImplementedError(f"{type(self).__name__} must have a method 'apply'")
 
     def serve(self, model: torch.Tensor, memory: Any) -> torch.Tensor:
         """Return the model to evaluate and to hand out; clients train on the newest either way."""

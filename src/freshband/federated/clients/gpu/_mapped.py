@@ -44,7 +44,8 @@ class MappedModel:
         for part in module.modules():
             if _is_plain(part):
                 part.__class__ = _ProductConv2d
-                part.clients = clients  # type: ignore[assignment]
+                assert isinstance(part, _ProductConv2d)
+                part.clients = clients
         self._module = module
         self._layout = layout
         self._dtype = dtype
