@@ -20,7 +20,7 @@ from freshband.errors import FileError, FreshbandError, ParameterError
 from freshband.reporting._page.comparison import show_comparison
 from freshband.reporting._page.parts import air_again
 from freshband.reporting._page.training import show_training
-from freshband.reporting.channel_map import channel_map
+from freshband.reporting._page.air import channel_map
 from freshband.reporting.report import write_report
 from tests.reporting.pages import Document, report, report_of
 from tests.reporting.results import (

@@ -74,30 +74,29 @@ def _note_answer(doubts: Any, lag: int) -> None:
 
 
 @kernel
-def judge_outcome(doubts: Any, place: Any, when: int, t: int) -> bool:
+def judge_outcome(doubts: Any, place: Any, when: int, t: int) -> None:
     """Let an outcome of round ``when`` speak for or against its client, in round t.
 
-    Returns whether it says something about the channel.
+    A loss that is more likely the silence of a dead client is marked: it says nothing about the
+    channel, nor about the age of the client if it is alive after all.
     """
     proof = doubts.rule[0]["proof"]
     outcome, client = place["outcome"], place["client"]
     if proof == _NONE or outcome > 1:
-        return True
+        return
     if when == t:
         doubts.delays[0]["asked"] += doubts.alive[client]
     if outcome < 0:
         _begin_doubt(doubts, client, t)
-        return True
+        return
     _note_answer(doubts, t - when)
     if outcome == 1 or proof == _OUTCOME:
         doubts.alive[client] = 1.0
         doubts.heard[client] = max(doubts.heard[client], when)
-        return True
-    if when <= doubts.heard[client]:  # it has shown since that it lives
-        return True
-    _begin_doubt(doubts, client, t)
-    _weigh_silence(doubts, client, 1.0 - place["chance"])
-    return bool(doubts.alive[client] >= _TEACHES)
+    elif when > doubts.heard[client]:  # it has not shown since that it lives
+        _begin_doubt(doubts, client, t)
+        _weigh_silence(doubts, client, 1.0 - place["chance"])
+        place["doubted"] = doubts.alive[client] < _TEACHES
 
 
 @kernel

@@ -13,15 +13,14 @@ from freshband.schedulers.base import update, update_late
 
 @kernel
 def _fold(fleet: Any, place: Any, when: int) -> None:
-    """Carry one transmission into the expected last delivery of its client."""
+    """Carry one transmission into the expected last delivery of its client, if it is alive."""
     client = place["client"]
     last = fleet.since[client]
     place["before"] = last
     if place["outcome"] == DELIVERED:
         fleet.since[client] = when
-    elif place["outcome"] == UNKNOWN:
-        chance = place["chance"] * fleet.doubts.alive[client]
-        fleet.since[client] = chance * when + (1.0 - chance) * last
+    elif place["outcome"] == UNKNOWN or place["doubted"] == 1:
+        fleet.since[client] = place["chance"] * when + (1.0 - place["chance"]) * last
 
 
 @cold
@@ -39,9 +38,9 @@ def close_round(scheduler: Any, fleet: Any, t: int) -> int:
             place = sent.entries[row, entry]
             outcome = place["outcome"]
             sent.rounds[row]["unknown"] -= outcome != UNKNOWN
-            teaches = judge_outcome(fleet.doubts, place, t, t)
+            judge_outcome(fleet.doubts, place, t, t)
             _fold(fleet, place, t)
-            if outcome <= DELIVERED and teaches:
+            if outcome <= DELIVERED and place["doubted"] == 0:
                 desk.outcome[slot] = outcome
             entry += 1
     close_doubts(fleet.doubts, sent, t)
@@ -59,7 +58,7 @@ def hear_late(scheduler: Any, fleet: Any, t: int, row: int, entry: int, outcome:
     client = place["client"]
     place["outcome"] = outcome
     sent.rounds[row]["unknown"] -= 1
-    teaches = judge_outcome(fleet.doubts, place, when, t)
+    judge_outcome(fleet.doubts, place, when, t)
     fleet.since[client] = place["before"]
     _fold(fleet, place, when)
     for later in range(when + 1, t + 1):  # what was sent since builds on it
@@ -67,7 +66,7 @@ def hear_late(scheduler: Any, fleet: Any, t: int, row: int, entry: int, outcome:
         for other in range(sent.rounds[following]["size"]):
             if sent.entries[following, other]["client"] == client:
                 _fold(fleet, sent.entries[following, other], later)
-    if outcome > DELIVERED or not teaches:
+    if outcome > DELIVERED or place["doubted"] == 1:
         return -1
     return _noticed(update_late(scheduler, t, when, client, place["channel"], outcome))
 

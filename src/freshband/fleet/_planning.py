@@ -86,9 +86,10 @@ def _assign_shared(
     links: Any, scheduler: Any, matching: Any, fleet: Any, rng: Any, t: int, here: int, free: int
 ) -> bool:
     slots = min(min(here, free), links.most[0])
-    _fill_slots(matching, fleet, t, rng, slots, here)
+    fleet.slots[0] = slots
     if slots == 0:
         return True
+    _fill_slots(matching, fleet, t, rng, slots, here)
     desk = _used(fleet.desk, slots)
     if slots == len(fleet.desk.chosen) and free == len(fleet.available):
         _select(scheduler, t, desk.ages, rng, desk.chosen)
@@ -128,7 +129,6 @@ def _fill_slots(matching: Any, fleet: Any, t: int, rng: Any, slots: int, here: i
         client = fleet.served[slot]
         fleet.desk.ages[slot] = fleet.ages[client]
         fleet.desk.priorities[slot] = fleet.priorities[client]
-    fleet.slots[0] = slots
 
 
 @cold
@@ -236,6 +236,7 @@ def _enter(scheduler: Any, fleet: Any, t: int) -> None:
             place["client"] = client
             place["channel"] = channel
             place["outcome"] = UNKNOWN
+            place["doubted"] = 0
             chance = _chance(fleet.links, scheduler, fleet, client, channel)
             place["chance"] = min(max(chance, _SURE), 1.0 - _SURE)
             entry += 1

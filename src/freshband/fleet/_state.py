@@ -27,6 +27,7 @@ ENTRY = np.dtype(
         ("client", np.int64),
         ("channel", np.int64),
         ("outcome", np.int64),
+        ("doubted", np.int64),  # 1 for a loss that may be the silence of a dead client
         ("chance", np.float64),  # estimated success rate
         ("before", np.float64),  # L of the client before the round
     ]

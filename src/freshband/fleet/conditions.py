@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from freshband._seeding import Role, generator
 from freshband.errors import ParameterError
 from freshband.fleet.options import FleetOptions, read_weights
 
-__all__ = ["Conditions", "SimulatedFleet", "open_conditions"]
+__all__ = ["ConditionStream", "Conditions", "SimulatedFleet", "open_conditions"]
 
 
 class SimulatedFleet(FleetOptions):
@@ -63,6 +63,10 @@ class SimulatedFleet(FleetOptions):
         """Whether nothing differs from the problem of the paper."""
         return self == SimulatedFleet()
 
+    def as_config(self) -> dict[str, Any]:
+        """Return what differs from the paper's problem as JSON values, under the key ``fleet``."""
+        return {} if self.is_plain else {"fleet": self.model_dump(mode="json", exclude_unset=True)}
+
     def check_clients(self, n_clients: int) -> None:
         """Raise `ParameterError` if the settings are for another number of clients."""
         read_weights(self.weights, n_clients)
@@ -92,7 +96,8 @@ class _Switches:
             return np.ones((n, len(self._there)), np.bool_)
         switched = self._rng.random((n, len(self._there))) < 1.0 / self._period
         there = self._there ^ (np.cumsum(switched, axis=0) % 2 == 1)
-        self._there = there[-1]
+        if n > 0:
+            self._there = there[-1]
         return there
 
 

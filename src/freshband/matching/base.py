@@ -113,6 +113,8 @@ def match_links(
     for client in range(len(ages)):
         here += ages[client] > 0.0
     sending = min(min(here, most), len(chosen))
+    if sending == 0:
+        return
     served = np.zeros(sending, np.int64)
     serve(matching, t, ages, priorities, rng, served)
     rank_channels(matching, t, scores, rng, chosen)

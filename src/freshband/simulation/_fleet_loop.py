@@ -21,7 +21,8 @@ from freshband.states import record
 class Truth(NamedTuple):
     """What the server does not know."""
 
-    last: NDArray[np.int64]  # (M,) the round of the last delivery
+    last: NDArray[np.int64]  # (M,) the round of the last delivery, or before the last return
+    there: NDArray[np.uint8]  # (M,) 1 for clients that were there in the round before
     told: NDArray[np.int8]  # (D, S) the outcomes that the server will learn, UNKNOWN for never
     rule: NDArray[np.void]  # delay, whether silence is a loss, life needs a delivery, who tells
     exposure: NDArray[np.float64]  # (1,) sum of weights of those present, over all rounds
@@ -33,6 +34,7 @@ def open_truth(
     """Return the truth before the first round; an ``informed`` policy is told all at once."""
     return Truth(
         last=np.zeros(n_clients, np.int64),
+        there=np.ones(n_clients, np.uint8),
         told=np.zeros((options.max_delay + 1, most), np.int8),
         rule=record(
             delay=0 if informed else options.ack_delay,
@@ -62,6 +64,15 @@ def _show(links: Any, scheduler: Any, means: Any, states: Any) -> None:
 @_show.register(OwnLinks)
 def _show_links(links: Any, scheduler: Any, means: Any, states: Any) -> None:
     reveal(scheduler, means, states)
+
+
+@kernel
+def _return(truth: Any, t: int, present: Any) -> None:
+    """Count the ages of clients that come back from their return."""
+    for client in range(len(present)):
+        if present[client] > truth.there[client]:
+            truth.last[client] = t - 1
+        truth.there[client] = present[client]
 
 
 @kernel
@@ -164,6 +175,7 @@ def run_fleet_block(
         states, means, present = air.states[i], air.means[i], conditions.present[i]
         react(jammer, t, fleet.desk.assignment, states[0], means[0])
         _show(fleet.links, scheduler, means, states)
+        _return(truth, t, present)
         _tell(fleet, truth, t, present, conditions.available[i])
         if truth.rule[0]["silence_is_loss"] == 1:
             give_up(scheduler, fleet, t)

@@ -1,9 +1,10 @@
-"""One policy in one run: its states, and a block of rounds with them."""
+"""One policy in one run: its states, and how it plays a block of rounds."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,9 @@ from freshband._policy import Policy
 from freshband._rounds import Desk, broken_rule, open_desk
 from freshband._seeding import Role, generator
 from freshband.channels.adversary import Still, start_reacting
-from freshband.channels.base import Block, ChannelModel, links_differ
+from freshband.channels.base import Block, ChannelModel, Stream, links_differ, open_air
 from freshband.fleet._state import open_fleet
-from freshband.fleet.conditions import Conditions, SimulatedFleet
+from freshband.fleet.conditions import Conditions, ConditionStream, SimulatedFleet, open_conditions
 from freshband.schedulers._aoi_aware import AoIAwareState
 from freshband.schedulers.oracle import Oracle
 from freshband.simulation._fleet_loop import open_fleet_tally, open_truth, run_fleet_block
@@ -29,37 +30,87 @@ def selection_of(policy: Policy) -> str | None:
     return policy.scheduler.selection if isinstance(policy.scheduler, Oracle) else None
 
 
-class Player:
-    """A policy that plays the problem of the paper; blocks hold (n, N) states."""
+@dataclass(frozen=True)
+class Game:
+    """What all players of a run share."""
 
-    tally: Tally
+    model: ChannelModel
+    fleet: SimulatedFleet
+    clients: int
+    rounds: int
+    seed: int
+    run: int
+    checkpoints: NDArray[np.int64]
 
-    def __init__(
-        self,
-        policy: Policy,
-        model: ChannelModel,
-        fleet: SimulatedFleet,
-        clients: int,
-        rounds: int,
-        seed: int,
-        run: int,
-    ) -> None:
-        self.policy, self.seconds = policy, 0.0
-        self.rng = generator(seed, Role.POLICY, run)
-        self.jammer = start_reacting(model)
-        links = links_differ(model)
-        most = fleet.most(clients, model.n_channels)
-        self.scheduler, self.matching = policy.start(
-            clients, model.n_channels, self.rng, rounds, most=most, links=links
+    @property
+    def links(self) -> bool:
+        """Whether links differ per client."""
+        return links_differ(self.model)
+
+    def open_air(self) -> Stream:
+        """Open the air of the run."""
+        return open_air(self.model, self.rounds, self.seed, self.run, clients=self.clients)
+
+    def open_fates(self) -> ConditionStream:
+        """Open what happens to clients, channels and acknowledgements in the run."""
+        n_channels = self.model.n_channels
+        return open_conditions(self.fleet, self.clients, n_channels, self.seed, self.run)
+
+    def nothing(self) -> tuple[Block, Conditions]:
+        """Return a block of no rounds."""
+        rows = (self.clients,) if self.links else ()
+        states = np.zeros((0, *rows, self.model.n_channels), np.uint8)
+        return Block(states, states.astype(np.float64)), self.open_fates().block(0)
+
+    def is_plain(self, policy: Policy) -> bool:
+        """Whether a policy plays the problem of the paper."""
+        return (
+            self.fleet.is_plain
+            and self.clients <= self.model.n_channels
+            and not self.links
+            and not policy.scheduler.client_scores
         )
 
+
+def enter(policy: Policy, game: Game, *, informed: bool = False) -> Player:
+    """Return a player; one that is ``informed`` learns every outcome, and who is there, at once."""
+    if game.is_plain(policy):
+        return _PlainPlayer(policy, game)
+    return _FleetPlayer(policy, game, informed=informed)
+
+
+class Player(ABC):
+    """A policy that plays block by block."""
+
+    tally: Tally
+    desk: Desk
+
+    def __init__(self, policy: Policy, game: Game) -> None:
+        self.policy, self.seconds = policy, 0.0
+        self.rng = generator(game.seed, Role.POLICY, game.run)
+        self.jammer = start_reacting(game.model)
+        n_channels = game.model.n_channels
+        self.scheduler, self.matching = policy.start(
+            game.clients,
+            n_channels,
+            self.rng,
+            game.rounds,
+            most=game.fleet.most(game.clients, n_channels),
+            links=game.links,
+        )
+
+    @property
+    @abstractmethod
+    def exposure(self) -> float:
+        """The sum of weights over all rounds and clients that were there."""
+
     def look_ahead(self, worth: NDArray[np.float64]) -> None:
-        """Tell an oracle of fixed sets what each channel, or each link, is worth."""
+        """Tell an oracle of fixed sets what each channel, or each link, is worth in hindsight."""
         plain = self.scheduler
         oracle = plain.inner if isinstance(plain, AoIAwareState) else plain
         oracle.worth[:] = worth
 
-    def play(self, t: int, block: Block, conditions: Conditions) -> None:
+    def play(self, t: int, block: Block, conditions: Conditions | None) -> None:
         """Play a block of rounds, of which the first is t + 1."""
         began = time.perf_counter()
         self.scheduler = reserve(self.scheduler, len(block.states))
@@ -71,4 +122,66 @@ class Player:
             raise broken_rule(self.policy.name, broken, self.desk, alarm)
         self.seconds += time.perf_counter() - began
 
-    ...
+    @abstractmethod
+    def _play(self, t: int, block: Block, conditions: Conditions | None) -> tuple[int, int]:
+        """Run the compiled loop."""
+
+
+class _PlainPlayer(Player):
+    def __init__(self, policy: Policy, game: Game) -> None:
+        super().__init__(policy, game)
+        self.desk = open_desk(game.clients, game.model.n_channels)
+        self.tally = open_tally(game.clients, game.checkpoints)
+        self._exposure = float(game.rounds * game.clients)
+
+    @property
+    def exposure(self) -> float:
+        return self._exposure
+
+    def _play(self, t: int, block: Block, conditions: Conditions | None) -> tuple[int, int]:
+        played: tuple[int, int] = run_block(
+            self.scheduler, self.matching, self.desk, self.tally, self.jammer, self.rng, t, *block
+        )
+        return played
+
+
+class _FleetPlayer(Player):
+    def __init__(self, policy: Policy, game: Game, *, informed: bool) -> None:
+        super().__init__(policy, game)
+        options, n_channels = game.fleet, game.model.n_channels
+        most = options.most(game.clients, n_channels)
+        weights = None if options.weights is None else np.array(options.weights)
+        self.fleet = open_fleet(
+            game.clients,
+            n_channels,
+            most=most,
+            links=policy.scores_links(game.links),
+            weights=weights,
+            max_delay=options.max_delay,
+            proof_of_life=options.proof_of_life,
+        )
+        self.desk = self.fleet.desk
+        self.truth = open_truth(options, game.clients, most, informed=informed)
+        self.tally = open_fleet_tally(game.clients, game.checkpoints)
+
+    @property
+    def exposure(self) -> float:
+        return float(self.truth.exposure[0])
+
+    def _play(self, t: int, block: Block, conditions: Any) -> tuple[int, int]:
+        played: tuple[int, int] = run_fleet_block(
+            self.scheduler, self.matching, self.fleet, self.truth, self.tally, self.jammer,
+            self.rng, t, _by_client(block, conditions), conditions,
+        )  # fmt: skip
+        return played
+
+
+def _by_client(block: Block, conditions: Conditions) -> Block:
+    """Return a block with a row for each client, or one for all; missing channels are Bad."""
+    states, means = block
+    if states.ndim == 2:
+        states, means = states[:, None], means[:, None]
+    if not conditions.available.all():
+        there = conditions.available[:, None]
+        states, means = states * there, means * there
+    return Block(states, means)

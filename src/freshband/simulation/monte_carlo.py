@@ -24,18 +24,21 @@ from rich.progress import (
 )
 
 from freshband._backends import Backend, ThreadBackend, open_backend
-from freshband._jit import explained
 from freshband._policy import Policy, parse_policy, read_options
-from freshband._rounds import broken_rule, open_desk
-from freshband._seeding import Role, check_seed, generator
-from freshband.channels.base import ChannelModel, _same_air, build, open_air, registry
+from freshband._seeding import check_seed
+from freshband.channels.base import (
+    ChannelModel,
+    _same_air,
+    build,
+    links_differ,
+    registry,
+)
 from freshband.errors import ParameterError, nearest, shown
+from freshband.fleet.conditions import SimulatedFleet
 from freshband.parameters import Parameters, whole_number
-from freshband.schedulers._aoi_aware import AoIAwareState
-from freshband.schedulers.oracle import Oracle
-from freshband.simulation._loop import Tally, open_tally, run_block
+from freshband.simulation._loop import Tally
+from freshband.simulation._players import Game, enter, selection_of
 from freshband.simulation.result import _collect, _Record
-from freshband.states import reserve
 
 __all__ = ["simulate"]
 
@@ -52,6 +55,7 @@ def simulate(
     seed: int = 0,
     channel_options: Mapping[str, Any] | None = None,
     policy_options: Mapping[str, Mapping[str, Any]] | None = None,
+    fleet: Mapping[str, Any] | SimulatedFleet | None = None,
     points: int = 200,
     threads: int | None = None,
     backend: Literal["threads", "ray"] = "threads",
@@ -67,7 +71,7 @@ def simulate(
     policies : sequence of str or Policy
         Policies, ``scheduler[:preset][+token...]``; a string is split at commas.
     clients : int >= 1, default 2
-        The number of clients M, at most the number of channels.
+        The number of clients M; there may be more than channels.
     rounds : int >= 1, default 20000
         T.
     runs : int >= 1, default 10
@@ -78,6 +82,9 @@ def simulate(
         Parameters of a channel model that is given by name.
     policy_options : mapping of str to mapping, optional
         Hyper-parameters by policy, as written in ``policies``.
+    fleet : mapping or SimulatedFleet, optional
+        Weights, a limit of transmissions, late and lost acknowledgements, clients and channels that
+        come and go: see `freshband.fleet.conditions.SimulatedFleet`.
     points : int >= 1, default 200
         The number of points of the thinned curves; totals are exact.
     threads : int >= 1, optional
@@ -118,11 +125,12 @@ def simulate(
     plan = _Plan(
         model=model,
         policies=[parse_policy(text, options.get(name)) for name, text in named.items()],
-        clients=_read_clients(clients, model.n_channels),
+        clients=whole_number("clients", clients, at_least=1),
         rounds=whole_number("rounds", rounds, at_least=1),
         runs=whole_number("runs", runs, at_least=1),
         seed=check_seed(seed),
         points=whole_number("points", points, at_least=1),
+        fleet=_read_fleet(fleet),
     )
     plan.check()  # before any run begins, so that mistakes show at once
     where = open_backend(backend, workers=threads, address=address)
@@ -135,7 +143,7 @@ def simulate(
         plan.config(),
         time.perf_counter() - began,
     )
-    same = _same_air(plan.model, plan.rounds, plan.seed, range(plan.runs))
+    same = _same_air(plan.model, plan.rounds, plan.seed, range(plan.runs), plan.clients)
     return result.assign_attrs(same_air=1) if same else result
 
 
@@ -150,12 +158,13 @@ class _Plan:
     runs: int
     seed: int
     points: int
+    fleet: SimulatedFleet = field(default_factory=SimulatedFleet)
     stop: threading.Event = field(default_factory=threading.Event, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the stop event, which belongs to this process."""
         given = (self.model, self.policies, self.clients, self.rounds, self.runs)
-        return _Plan, (*given, self.seed, self.points)
+        return _Plan, (*given, self.seed, self.points, self.fleet)
 
     @cached_property
     def checkpoints(self) -> NDArray[np.int64]:
@@ -166,12 +175,18 @@ class _Plan:
     @property
     def yardsticks(self) -> dict[str, Policy]:
         """The oracles against which regret is measured, by the name of the measure."""
-        if self.model.has_means:
-            return {
-                "regret": parse_policy("oracle:mean+age"),
-                "regret_rotate": parse_policy("oracle:mean+rotate"),
-            }
-        return {"regret_fixed": parse_policy("oracle:fixed+age")}
+        if not self.model.has_means:
+            return {"regret_fixed": parse_policy("oracle:fixed+age")}
+        found = {"regret": parse_policy("oracle:mean+age")}
+        if self.game(0).is_plain(found["regret"]):  # of the paper's problem
+            found["regret_rotate"] = parse_policy("oracle:mean+rotate")
+        return found
+
+    def game(self, run: int) -> Game:
+        """Return what the players of a run share."""
+        return Game(
+            self.model, self.fleet, self.clients, self.rounds, self.seed, run, self.checkpoints
+        )
 
     def check(self) -> None:
         """Raise `ParameterError` for a request that cannot work, before any run begins."""
@@ -180,15 +195,15 @@ class _Plan:
                 raise ParameterError(
                     f"policy {policy.name!r} needs contributions, which only training can give"
                 )
-            shown_to = _selection(policy)
+            shown_to = selection_of(policy)
             if not self.model.has_means and (shown_to == "mean" or (shown_to and policy.aware)):
                 raise ParameterError(
                     f"policy {policy.name!r} needs channel means, which these channels do not "
                     "have; use oracle:fixed or oracle:csi, without +aa"
                 )
-            rng = np.random.default_rng(0)
-            policy.start(self.clients, self.model.n_channels, rng, self.rounds)
-        open_air(self.model, self.rounds, self.seed)
+            enter(policy, self.game(0))
+        self.fleet.check_clients(self.clients)
+        self.game(0).open_air()
 
     def config(self) -> dict[str, Any]:
         """Return what reproduces this simulation, as plain JSON values."""
@@ -205,6 +220,7 @@ class _Plan:
             "runs": self.runs,
             "seed": self.seed,
             "points": self.points,
+            **self.fleet.as_config(),
         }
 
 
@@ -232,18 +248,18 @@ def _name_policies(
     return dict(zip(names, texts, strict=True))
 
 
-def _read_clients(clients: object, n_channels: int) -> int:
-    number = whole_number("clients", clients, at_least=1)
-    if number > n_channels:
-        raise ParameterError(
-            f"clients must be at most the number of channels, {n_channels}, got {number}"
-        )
-    return number
+def _read_fleet(fleet: Mapping[str, Any] | SimulatedFleet | None) -> SimulatedFleet:
+    return (
+        fleet
+        if isinstance(fleet, SimulatedFleet)
+        else SimulatedFleet(**read_options("fleet", fleet))
+    )
 
 
-def _blocks(plan: _Plan) -> Iterator[tuple[int, int]]:
+def _sizes(plan: _Plan) -> Iterator[tuple[int, int]]:
     """Yield (number of rounds before, number of rounds in) each block."""
-    size = max(64, _CELLS // plan.model.n_channels)
+    rows = plan.clients if links_differ(plan.model) else 1
+    size = max(64, _CELLS // (plan.model.n_channels * rows))
     for t in range(0, plan.rounds, size):
         if plan.stop.is_set():
             raise CancelledError
@@ -252,27 +268,29 @@ def _blocks(plan: _Plan) -> Iterator[tuple[int, int]]:
 
 def _play_run(plan: _Plan, run: int, *, yardsticks: bool = True) -> _Record:
     """Play all policies of a plan, and the oracles, over the air of one run."""
-    oracles = plan.yardsticks if yardsticks else {}
-    everybody = [*plan.policies, *oracles.values()]
-    hindsight = None
-    if any(_selection(policy) == "fixed" for policy in everybody):
-        air = open_air(plan.model, plan.rounds, plan.seed, run)  # first pass: best set in hindsight
-        hindsight = np.zeros(plan.model.n_channels)
-        for _, size in _blocks(plan):
-            hindsight += air.block(size).states.sum(axis=0)
-    players = [_Player(policy, plan, run, hindsight) for policy in everybody]
-    air = open_air(plan.model, plan.rounds, plan.seed, run)
-    for t, size in _blocks(plan):
-        states, means = air.block(size)
+    game, oracles = plan.game(run), plan.yardsticks if yardsticks else {}
+    own = [enter(policy, game) for policy in plan.policies]
+    judges = [enter(policy, game, informed=True) for policy in oracles.values()]
+    players = own + judges
+    fixed = [player for player in players if selection_of(player.policy) == "fixed"]
+    if fixed:
+        air = game.open_air()  # first pass: best set in hindsight
+        good = [air.block(size).states.sum(axis=0, dtype=np.int64) for _, size in _sizes(plan)]
+        for player in fixed:
+            player.look_ahead(np.sum(good, axis=0).astype(np.float64))
+    air = game.open_air()
+    fates = None if all(game.is_plain(player.policy) for player in players) else game.open_fates()
+    for t, size in _sizes(plan):
+        block = air.block(size)
+        conditions = None if fates is None else fates.block(size)
         for player in players:  # all on one block, while it is in the cache
-            player.play(t, states, means)
-    own = players[: len(plan.policies)]
+            player.play(t, block, conditions)
     return _Record(
         tallies=[_trim(player.tally) for player in own],
         seconds=[player.seconds for player in own],
+        exposure=[player.exposure for player in own],
         yardsticks={
-            name: player.tally.age_curve
-            for name, player in zip(oracles, players[len(own) :], strict=True)
+            name: player.tally.age_curve for name, player in zip(oracles, judges, strict=True)
         },
         breakpoints=air.breakpoints if plan.model.has_means else None,
     )
@@ -302,11 +320,11 @@ def _run_all(plan: _Plan, backend: Backend, progress: bool) -> list[_Record]:
 
 def _compile(plan: _Plan, bar: Progress) -> None:
     """Compile every policy, or load it from the disk cache, by playing no rounds."""
-    nothing = np.zeros((0, plan.model.n_channels))
+    game = plan.game(0)
     everybody = [*plan.policies, *plan.yardsticks.values()]
     task = bar.add_task("compiling (once)", total=len(everybody))
     for policy in everybody:
-        _Player(policy, plan, 0, nothing.sum(axis=0)).play(0, nothing.astype(np.uint8), nothing)
+        enter(policy, game).play(0, *game.nothing())
         bar.advance(task)
     bar.remove_task(task)
 

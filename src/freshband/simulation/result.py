@@ -35,7 +35,8 @@ class _Record:
 
     tallies: list[Tally]
     seconds: list[float]
-    yardsticks: dict[str, NDArray[np.int64]]  # the oracles' age curves, by measure
+    exposure: list[float]  # sum of weights over all rounds and clients that were there
+    yardsticks: dict[str, NDArray[Any]]  # the oracles' age curves, by measure
     breakpoints: NDArray[np.int64] | None  # true changes; None if unknown
 
 
@@ -61,7 +62,7 @@ def _collect(
         "age_curve": (curve, age),
         "variance_curve": (curve, over_runs(lambda tally: tally.variance_curve) / clients**2),
         "delivered_curve": (curve, over_runs(lambda tally: tally.delivered_curve)),
-        "mean_age": (total, age[:, :, -1] / (rounds * clients)),
+        "mean_age": (total, age[:, :, -1] / np.array([record.exposure for record in records]).T),
         "cumulative_variance": (total, over_runs(lambda tally: tally.variance[0]) / clients**2),
         "max_age": (total, over_runs(lambda tally: tally.mark[0]["oldest"])),
         "delivered": (total, delivered.sum(axis=-1)),
