@@ -9,14 +9,15 @@ import numpy as np
 
 from freshband._jit import cold, kernel
 
-_MOST = 1e9  # replaces infinite scores, so that differences stay finite
+_SCORE, _URGENCY = 1e9, 1e200  # the largest that count, so that differences stay finite
 
 
 @kernel
-def _cost(urgency: float, score: float) -> float:
-    if score > _MOST:
-        return -urgency * _MOST
-    return -urgency * score if score >= -_MOST else urgency * _MOST  # NaN counts as the worst
+def _within(limit: float, number: float) -> float:
+    """Return the number within -limit and limit; one that is no number counts as the worst."""
+    if number > limit:
+        return limit
+    return number if number >= -limit else -limit
 
 
 @cold
@@ -66,7 +67,8 @@ def assign(
             client, channel = rows[row], columns[column]
             if not by_client:
                 client, channel = channel, client
-            costs[row, column] = _cost(urgency[client], scores[client, channel])
+            score = _within(_SCORE, scores[client, channel])
+            costs[row, column] = -_within(_URGENCY, urgency[client]) * score
     if spare > 0:  # below all others, so that these columns are all used
         costs[:, n_columns:] = -1.0 - 2.0 * np.abs(costs[:, :n_columns]).max()
     holder = _match_rows(costs)
