@@ -143,7 +143,7 @@ def test_no_other_rule_is_as_good() -> None:
 
 @needs_compiler
 def test_it_is_not_always_the_best() -> None:
-    """The worst of 518 pairs of clients on one channel, where Whittle's index is better."""
+    """The worst case found, two clients on one channel: Whittle's index is better."""
     case = Instance(np.array([[0.32], [0.93]]), np.array([1.0, 7.4]), None)
     found = excess(case)
     assert found["Whittle"] < 0.012 < 0.022 < found["w a (a + 1)"] < 0.024
@@ -183,6 +183,25 @@ def test_with_equal_weights_and_shared_rates_it_is_matching_by_age() -> None:
             np.testing.assert_array_equal(*served)
             rates = [np.where(plan >= 0, row[plan], 0.0) for plan in (by_age, found)]
             assert (ages * rates[0]).sum() == pytest.approx((ages * rates[1]).sum(), abs=1e-12)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_pairs_of_clients_with_very_unequal_weights() -> None:
+    rng = np.random.default_rng(7)
+    found = []
+    for _ in range(200):
+        rates, weights = rng.uniform(0.3, 0.95, (2, 1)), np.array([1.0, rng.uniform(1, 10)])
+        found.append(excess(Instance(rates.round(2), weights.round(1), None)))
+    for name, mean, worst in (
+        ("w a (a + 1)", 0.5, 1.7),
+        ("Whittle", 0.5, 1.3),
+        ("w a", 6.2, 32.4),
+        ("oldest first", 13.1, 70.2),
+    ):
+        each = 100 * np.array([one[name] for one in found])
+        assert each.mean() == pytest.approx(mean, abs=0.06)
+        assert each.max() == pytest.approx(worst, abs=0.06)
 
 
 @pytest.mark.slow
