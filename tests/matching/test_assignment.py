@@ -93,6 +93,15 @@ def test_scores_that_are_no_numbers_leave_the_number_of_pairs(most: int) -> None
     assert plan.tolist() == [[0, -1, -1], [0, 1, -1], [0, 1, -1]][most - 1]
 
 
+@pytest.mark.parametrize("urgency", [np.inf, np.nan, -np.inf])
+@pytest.mark.parametrize("most", [1, 2])
+def test_urgencies_that_are_no_numbers_end_all_the_same(urgency: float, most: int) -> None:
+    scores, plan = np.array([[0.5, 0.1], [0.9, 0.4], [0.2, 0.7]]), np.full(3, -1)
+    assign(np.array([urgency, 1.0, 2.0]), scores, np.arange(3), np.arange(2), most, plan)
+    assert len(set(plan[plan >= 0])) == most
+    assert (plan[0] == 0) == (urgency == np.inf)
+
+
 @pytest.mark.parametrize(("clients", "channels", "most"), [(0, 2, 2), (2, 0, 2), (2, 2, 0)])
 def test_nobody_sends_where_nothing_can_be_sent(clients: int, channels: int, most: int) -> None:
     plan = np.full(2, -1)

@@ -25,16 +25,16 @@ DEEP = 260  # for the fixed rule, under which one client waits long
 def test_exact_values(
     means: tuple[float, float], optimum: float, rotating: float, fixed: float
 ) -> None:
-    best = mdp.solve(means, CAP)
+    best = mdp.solve([means, means], CAP)
     assert best.high - best.low < 1e-8
     assert best.low == pytest.approx(optimum, abs=6e-7)
-    by_age = mdp.evaluate(means, mdp.age_sorted(CAP))
+    by_age = mdp.evaluate([means, means], mdp.age_sorted(CAP))
     assert by_age[0] == pytest.approx(best.low, abs=2e-9)
 
-    turns = mdp.evaluate(means, mdp.taking_turns(CAP))
+    turns = mdp.evaluate([means, means], mdp.taking_turns(CAP))
     assert turns[0] == pytest.approx(rotating, abs=6e-5)
     assert turns[0] == pytest.approx(2 * float(rotation_age(means)), abs=1e-8)
-    stuck = mdp.evaluate(means, mdp.never_changing(DEEP))
+    stuck = mdp.evaluate([means, means], mdp.never_changing(DEEP))
     assert stuck[0] == pytest.approx(fixed, abs=6e-5)
     assert stuck[0] == pytest.approx(float(constant_age(means).sum()), abs=1e-8)
 
@@ -43,7 +43,8 @@ def test_exact_values(
 def test_the_older_client_should_get_the_better_channel_in_every_state(
     means: tuple[float, float],
 ) -> None:
-    gain = mdp.solve(means, CAP).gain[:40, :40]  # 1600 states, away from where ages are cut off
+    straight, crossed = mdp.solve([means, means], CAP).ahead[:, :40, :40]  # away from the cut-off
+    gain = crossed - straight
     age = np.arange(40)
     first_is_older = age[:, None] > age[None, :]
     assert (gain[first_is_older] > 1e-3).all()

@@ -9,14 +9,15 @@ import numpy as np
 
 from freshband._jit import cold, kernel
 
-_MOST = 1e9  # replaces infinite scores, so that differences stay finite
+_SCORE, _URGENCY = 1e9, 1e200  # the largest that count, so that differences stay finite
 
 
 @kernel
-def _cost(urgency: float, score: float) -> float:
-    if score > _MOST:
-        return -urgency * _MOST
-    return -urgency * score if score >= -_MOST else urgency * _MOST  # NaN counts as the worst
+def _within(limit: float, number: float) -> float:
+    """Return the number within -limit and limit; one that is no number counts as the worst."""
+    if number > limit:
+        return limit
+    return number if number >= -limit else -limit
 
 
 @cold
@@ -61,16 +62,15 @@ def assign(
         rows = rows[::-1]
     n_columns = len(columns)
     costs = np.empty((len(rows), n_columns + spare))
-    least, largest = 0.0, 0.0
     for row in range(len(rows)):
         for column in range(n_columns):
             client, channel = rows[row], columns[column]
             if not by_client:
                 client, channel = channel, client
-            cost = _cost(urgency[client], scores[client, channel])
-            costs[row, column] = cost
-            least, largest = min(least, cost), max(largest, cost)
-    costs[:, n_columns:] = least - max(largest, -least) - 1.0  # below all: none stays empty
+            score = _within(_SCORE, scores[client, channel])
+            costs[row, column] = -_within(_URGENCY, urgency[client]) * score
+    if spare > 0:  # below all others, so that these columns are all used
+        costs[:, n_columns:] = -1.0 - 2.0 * np.abs(costs[:, :n_columns]).max()
     holder = _match_rows(costs)
     for column in range(n_columns):
         if holder[column] >= 0:
@@ -88,32 +88,31 @@ def _match_rows(costs: Any) -> Any:
     respect to prices of columns and of rows (Jonker and Volgenant).
     """
     n_rows, end = costs.shape  # the column ``end`` is the place of the row that enters
-    holder, via = np.full(end + 1, -1), np.zeros(end, np.int64)
+    holder, via = np.full(end + 1, -1), np.zeros(end + 1, np.int64)
     price, wealth = np.zeros(end + 1), np.zeros(n_rows)
-    slack, reached = np.zeros(end), np.zeros(end + 1, np.bool_)
+    slack = np.zeros(end + 1)  # minus infinity once a column is reached
     path = np.zeros(n_rows + 1, np.int64)  # the columns reached, in order
     for entering in range(n_rows):
-        reached[:] = False
         slack[:] = math.inf
         holder[end] = entering
         place, step, length = end, 0.0, 0
         while holder[place] >= 0:
-            reached[place] = True
+            slack[place] = -math.inf
             path[length] = place
             length += 1
             row = holder[place]
-            nearest, shortest = end, math.inf
+            rich = wealth[row]
+            for k in range(end):  # without branches: which columns are near is hard to predict
+                left, distance = slack[k] - step, costs[row, k] - rich - price[k]
+                via[k] = place if distance < left else via[k]
+                slack[k] = distance if distance < left else left
+            step = math.inf
             for k in range(end):
-                if not reached[k]:
-                    left = slack[k] - step
-                    distance = costs[row, k] - wealth[row] - price[k]
-                    if distance < left:
-                        left = distance
-                        via[k] = place
-                    slack[k] = left
-                    if left < shortest:
-                        shortest, nearest = left, k
-            step = shortest
+                left = slack[k] if slack[k] > -math.inf else math.inf
+                step = left if left < step else step
+            nearest = 0
+            while slack[nearest] != step:
+                nearest += 1
             for k in path[:length]:
                 wealth[holder[k]] += step
                 price[k] -= step

@@ -10,6 +10,7 @@
 | Theorem 4 | `piecewise_lower_bound`, `segments_lower_bound` | Lower bounds |
 | Lemma 3, Lemma 4, Theorem 5 | `age_sum_bound`, `wrong_rounds`, `glr_cucb_bound` | GLR-CUCB |
 | the cost law | `regret_terms`, `ahead_weight` | The cost law |
+| any fleet | `weighted_age_bound` | More clients than channels |
 | matching | `age_sorted`, `next_age_sum`, `two_client_optimum` | Matching |
 
 Bounds are returned as a `Bound`: a value, and the conditions it requires, each true or false. All
@@ -29,6 +30,7 @@ from freshband.theory.bound import Bound
 from freshband.theory.convergence import ConvergenceBound, convergence_bound
 from freshband.theory.cost import age_cutoff, ahead_weight, any_policy_regret, regret_terms
 from freshband.theory.exp3 import m_exp3_bound, missed_needle_regret, n_super_arms
+from freshband.theory.fleet import weighted_age_bound
 from freshband.theory.lower import (
     adversarial_lower_bound,
     piecewise_lower_bound,
@@ -62,5 +64,6 @@ __all__ = [
     "segments_lower_bound",
     "smallest_gap",
     "two_client_optimum",
+    "weighted_age_bound",
     "wrong_rounds",
 ]

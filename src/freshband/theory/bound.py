@@ -23,7 +23,8 @@ class Bound:
         The value of the formula, which is a bound only where the conditions hold.
     kind : {"lower", "upper"}
         A lower bound is about every policy on *some* air (channel environment), which the theorem
-        constructs; an upper bound is about one policy on *every* air that the conditions allow.
+        constructs, or on the air it is given (`weighted_age_bound`); an upper bound is about one
+        policy on *every* air that the conditions allow.
     conditions : mapping of str to bool array
         Each condition, in words, and where it holds; shapes broadcast to that of ``value``.
 
