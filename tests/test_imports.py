@@ -44,7 +44,7 @@ def test_training_needs_no_compiler_of_pytorchs() -> None:
     """Importing it takes longer than a short run."""
     use = (
         "import freshband.federated as f; "
-        "f.Federation(f.Training(model='mlp', clients=2, rounds=1)).step()"
+        "f.Federation(f.Training(model='mlp', clients=2, rounds=9)).step()"
     )
     assert imported(use, ["torch", "torch._dynamo", "sympy"]) == ["torch"]
 
