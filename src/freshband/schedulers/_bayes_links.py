@@ -7,7 +7,6 @@ hazard is a filter over the beginnings, weighted by how well it predicts, as in 
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 
 from freshband._jit import cold, kernel
 from freshband.schedulers._beginnings import (
-    FORGET,
     HAZARDS,
     MANY,
     TRACE,
@@ -25,6 +23,16 @@ from freshband.schedulers._beginnings import (
     reweigh_far,
     take_out_powers,
     weigh_filters,
+)
+from freshband.schedulers._link_rates import (
+    ADDITIVE,
+    CENTRED,
+    LEVEL_VARIANCE,
+    OFFSET_VARIANCE,
+    SLAB,
+    STRENGTHS,
+    absorb,
+    predict,
 )
 from freshband.schedulers._links import average_clients, offer_all, offer_available
 from freshband.schedulers.base import (
@@ -40,16 +48,10 @@ from freshband.states import not_saved
 
 __all__ = ["BayesLinksState", "start_links"]
 
-_STRENGTHS = (6.0,)  # outcomes that the rate of the channel is worth, for centred links
-_SHARED, _APART, _SPIKED, _ADDITIVE, _CENTRED = range(5)  # then one centred per strength
-_SLAB = 0.25  # prior probability that a link differs from its channel
-_SURE = 1e-6  # such probabilities stay this far from 0 and 1, and rates from 0 and 1
-_LEVEL_VARIANCE = 2.0  # logit of a channel: roughly that of a uniform rate
-_OFFSET_VARIANCE = 4.0  # logit offset of a client
 _OFFSET_DRIFT = 0.2  # added to the variance of an offset that outlives a segment
-_PROBIT = math.pi / 8.0  # E[sigmoid(x)] is close to sigmoid(mean / sqrt(1 + variance pi / 8))
-_NEGLIGIBLE = 1e-3  # weight below which a beginning is left out of predictions
-_EAGERNESS = 1.5  # times optimism; see `_score`
+_FORGET = 1e-5  # share of the trust that is spread evenly in each round
+_NEGLIGIBLE = 1e-2  # predictions leave out what has this share of the largest weight, or less
+_NEUTRAL = 1.5  # the optimism for which the index is as derived in `_link_rates`
 
 
 class BayesLinksState(NamedTuple):
@@ -74,21 +76,22 @@ class BayesLinksState(NamedTuple):
     offset_variance: NDArray[np.float64]  # (K, M)
     strengths: NDArray[np.float64]  # (F - 4,) of the centred forecasters
     likelihood: NDArray[np.float64]  # (F, K) scratch
+    shares: NDArray[np.float64]  # (F, K) scratch
     power: NDArray[np.int64]  # (F, K) powers of two taken out of it
     pooled: NDArray[np.float64]  # (K,) scratch
     mean: NDArray[np.float64]  # (M, N) posterior mean
-    spread: NDArray[np.float64]  # (M, N) posterior standard deviation
+    gain: NDArray[np.float64]  # (M, N) what trying a link is worth beyond its mean
     stale: NDArray[np.int8]  # (1,) whether these two lack outcomes
-    boost: NDArray[np.float64]  # (M,) the weight of the spread in a client's scores
+    boost: NDArray[np.float64]  # (M,) the weight of the gain in a client's scores
     optimism: NDArray[np.float64]  # (1,)
 
 
-not_saved(BayesLinksState, "likelihood", "power", "pooled")
+not_saved(BayesLinksState, "likelihood", "shares", "power", "pooled")
 
 
 def start_links(n_clients: int, n_channels: int, slots: int, optimism: float) -> BayesLinksState:
     """Allocate the state: one beginning, and all forecasters equally trusted."""
-    ways, hazards = _CENTRED + len(_STRENGTHS), len(HAZARDS)
+    ways, hazards = CENTRED + len(STRENGTHS), len(HAZARDS)
     weight = np.zeros((ways, hazards, slots))
     weight[:, :, 0] = 1.0
     links, channels = (slots, n_clients, n_channels), (slots, n_channels)
@@ -101,89 +104,26 @@ def start_links(n_clients: int, n_channels: int, slots: int, optimism: float) ->
         since=np.zeros(slots, np.int64),
         wins=np.zeros(links),
         tries=np.zeros(links),
-        slab=np.full(links, _SLAB),
+        slab=np.full(links, SLAB),
         all_wins=np.zeros(channels),
         all_tries=np.zeros(channels),
         base_wins=np.zeros(channels),
         base_tries=np.zeros(channels),
         level=np.zeros(channels),
-        level_variance=np.full(channels, _LEVEL_VARIANCE),
+        level_variance=np.full(channels, LEVEL_VARIANCE),
         offset=np.zeros((slots, n_clients)),
-        offset_variance=np.full((slots, n_clients), _OFFSET_VARIANCE),
-        strengths=np.array(_STRENGTHS),
+        offset_variance=np.full((slots, n_clients), OFFSET_VARIANCE),
+        strengths=np.array(STRENGTHS),
         likelihood=np.ones((ways, slots)),
+        shares=np.zeros((ways, slots)),
         power=np.zeros((ways, slots), np.int64),
         pooled=np.zeros(slots),
         mean=np.full((n_clients, n_channels), 0.5),
-        spread=np.zeros((n_clients, n_channels)),
+        gain=np.zeros((n_clients, n_channels)),
         stale=np.ones(1, np.int8),
         boost=np.zeros(n_clients),
         optimism=np.array([optimism]),
     )
-
-
-@kernel
-def _chance(rate: float, outcome: int) -> float:
-    """Return twice the probability of an outcome: without knowledge it is 1."""
-    return 2.0 * rate if outcome == 1 else 2.0 - 2.0 * rate
-
-
-@kernel
-def _expected_rate(logit: float, variance: float) -> float:
-    """Return the mean of a rate whose logit is Gaussian."""
-    rate = 1.0 / (1.0 + math.exp(-logit / math.sqrt(1.0 + _PROBIT * variance)))
-    return min(max(rate, _SURE), 1.0 - _SURE)
-
-
-@kernel
-def _shift_logits(state: Any, k: int, client: int, channel: int, outcome: int) -> None:
-    """Move level and offset by one step of the extended Kalman filter."""
-    of_level = state.level_variance[k, channel]
-    of_offset = state.offset_variance[k, client]
-    rate = 1.0 / (1.0 + math.exp(-state.level[k, channel] - state.offset[k, client]))
-    slope = rate * (1.0 - rate)
-    gain = 1.0 / (1.0 + slope * (of_level + of_offset))
-    state.level[k, channel] += of_level * (outcome - rate) * gain
-    state.offset[k, client] += of_offset * (outcome - rate) * gain
-    state.level_variance[k, channel] = of_level - of_level * of_level * slope * gain
-    state.offset_variance[k, client] = of_offset - of_offset * of_offset * slope * gain
-
-
-@kernel
-def _absorb(state: Any, when: int, client: int, channel: int, outcome: int) -> None:
-    """Use one outcome of round ``when`` in all beginnings that are not younger."""
-    likelihood = state.likelihood
-    for k in range(len(state.since)):
-        if state.since[k] > when:
-            continue
-        wins, tries = state.wins[k, client, channel], state.tries[k, client, channel]
-        apart = (1.0 + wins) / (2.0 + tries)
-        shared = (1.0 + state.all_wins[k, channel]) / (2.0 + state.all_tries[k, channel])
-        likelihood[_SHARED, k] *= _chance(shared, outcome)
-        likelihood[_APART, k] *= _chance(apart, outcome)
-        for s in range(len(state.strengths)):
-            strength = state.strengths[s]
-            centred = (strength * shared + wins) / (strength + tries)
-            likelihood[_CENTRED + s, k] *= _chance(centred, outcome)
-
-        base = (1.0 + state.base_wins[k, channel]) / (2.0 + state.base_tries[k, channel])
-        slab = state.slab[k, client, channel]
-        differs, same = slab * _chance(apart, outcome), (1.0 - slab) * _chance(base, outcome)
-        likelihood[_SPIKED, k] *= differs + same
-        slab = min(max(differs / (differs + same), _SURE), 1.0 - _SURE)
-        state.slab[k, client, channel] = slab
-        state.base_wins[k, channel] += (1.0 - slab) * outcome
-        state.base_tries[k, channel] += 1.0 - slab
-
-        logit = state.level[k, channel] + state.offset[k, client]
-        variance = state.level_variance[k, channel] + state.offset_variance[k, client]
-        likelihood[_ADDITIVE, k] *= _chance(_expected_rate(logit, variance), outcome)
-        _shift_logits(state, k, client, channel, outcome)
-
-        state.wins[k, client, channel] += outcome
-        state.tries[k, client, channel] += 1.0
-        state.all_wins[k, channel] += outcome
-        state.all_tries[k, channel] += 1.0
 
 
 @kernel
@@ -231,110 +171,64 @@ def _begin_anew(state: Any, t: int) -> None:
         state.base_wins[fresh, channel] = 0.0
         state.base_tries[fresh, channel] = 0.0
         state.level[fresh, channel] = 0.0
-        state.level_variance[fresh, channel] = _LEVEL_VARIANCE
+        state.level_variance[fresh, channel] = LEVEL_VARIANCE
         for client in range(state.wins.shape[1]):
             state.wins[fresh, client, channel] = 0.0
             state.tries[fresh, client, channel] = 0.0
-            state.slab[fresh, client, channel] = _SLAB
+            state.slab[fresh, client, channel] = SLAB
     _carry_offsets(state, fresh)
 
 
 @kernel
-def _pool_way(state: Any, way: int) -> float:
+def _write_shares(state: Any, way: int, shares: Any) -> float:
     """Write a forecaster's weights of the beginnings, summed over hazards by trust."""
     total = 0.0
-    for k in range(len(state.pooled)):
-        state.pooled[k] = 0.0
+    for k in range(len(shares)):
+        shares[k] = 0.0
         for h in range(len(state.hazards)):
-            state.pooled[k] += state.trust[way, h] * state.weight[way, h, k]
-        total += state.pooled[k]
+            shares[k] += state.trust[way, h] * state.weight[way, h, k]
+        total += shares[k]
     return total
 
 
 @kernel
 def _carry_offsets(state: Any, fresh: int) -> None:
     """Start the clients' offsets where the other beginnings have them: clients do not change."""
-    total = _pool_way(state, _ADDITIVE) - state.pooled[fresh]
+    shares = state.shares[ADDITIVE]
+    total = _write_shares(state, ADDITIVE, shares) - shares[fresh]
     for client in range(state.offset.shape[1]):
-        mean, variance = 0.0, _OFFSET_VARIANCE
+        mean, variance = 0.0, OFFSET_VARIANCE
         if total > 0.0:
             variance = _OFFSET_DRIFT
-            for k in range(len(state.pooled)):
+            for k in range(len(shares)):
                 if k != fresh:
-                    mean += state.pooled[k] / total * state.offset[k, client]
-                    variance += state.pooled[k] / total * state.offset_variance[k, client]
+                    mean += shares[k] / total * state.offset[k, client]
+                    variance += shares[k] / total * state.offset_variance[k, client]
         state.offset[fresh, client] = mean
         state.offset_variance[fresh, client] = variance
-
-
-@kernel
-def _predict_counts(state: Any, way: int, k: int, share: float, square: Any) -> None:
-    """Add the first two moments of all links under a forecaster that counts."""
-    mean = state.mean
-    n_clients, n_channels = mean.shape
-    strength = state.strengths[way - _CENTRED] if way >= _CENTRED else 0.0
-    for client in range(n_clients):
-        wins, tries = state.wins[k, client], state.tries[k, client]
-        slab = state.slab[k, client]
-        for channel in range(n_channels):
-            if way == _APART:
-                a, b = 1.0 + wins[channel], 2.0 + tries[channel]
-            elif way == _SPIKED:
-                a, b = 1.0 + state.base_wins[k, channel], 2.0 + state.base_tries[k, channel]
-            else:
-                a, b = 1.0 + state.all_wins[k, channel], 2.0 + state.all_tries[k, channel]
-            if way >= _CENTRED:
-                a = strength * a / b + wins[channel]
-                b = strength + tries[channel]
-            first = a / b
-            second = first * (a + 1.0) / (b + 1.0)
-            if way == _SPIKED:
-                a, b = 1.0 + wins[channel], 2.0 + tries[channel]
-                own = a / b
-                first += slab[channel] * (own - first)
-                second += slab[channel] * (own * (a + 1.0) / (b + 1.0) - second)
-            mean[client, channel] += share * first
-            square[client, channel] += share * second
-
-
-@kernel
-def _predict_logits(state: Any, k: int, share: float, square: Any) -> None:
-    """Add the first two moments of all links under the additive forecaster."""
-    n_clients, n_channels = state.mean.shape
-    for client in range(n_clients):
-        for channel in range(n_channels):
-            logit = state.level[k, channel] + state.offset[k, client]
-            variance = state.level_variance[k, channel] + state.offset_variance[k, client]
-            rate = _expected_rate(logit, variance)
-            slope = rate * (1.0 - rate)
-            state.mean[client, channel] += share * rate
-            around = min(slope * slope * variance, slope / 3.0)
-            square[client, channel] += share * (rate * rate + around)
 
 
 @cold
 def _estimate(state: Any) -> None:
     """Combine the forecasters' predictions; beginnings that hardly count are left out."""
-    mean, square = state.mean, state.spread
-    mean[:] = 0.0
-    square[:] = 0.0
+    mean, gain, shares = state.mean, state.gain, state.shares
+    ways, slots = shares.shape
+    most = 0.0
+    for way in range(ways):
+        _write_shares(state, way, shares[way])
+        for k in range(slots):
+            most = max(most, shares[way, k])
     used = 0.0
-    for way in range(len(state.trust)):
-        _pool_way(state, way)
-        for k in range(len(state.pooled)):
-            share = state.pooled[k]
-            if share >= _NEGLIGIBLE:
-                used += share
-                if way == _ADDITIVE:
-                    _predict_logits(state, k, share, square)
-                else:
-                    _predict_counts(state, way, k, share, square)
-    for client in range(mean.shape[0]):
-        for channel in range(mean.shape[1]):
-            first = mean[client, channel] / used
-            mean[client, channel] = first
-            rest = square[client, channel] / used - first * first
-            state.spread[client, channel] = math.sqrt(max(rest, 0.0))
+    for way in range(ways):
+        for k in range(slots):
+            if shares[way, k] > _NEGLIGIBLE * most:
+                used += shares[way, k]
+    mean[:] = 0.0
+    gain[:] = 0.0
+    for way in range(ways):
+        for k in range(slots):
+            if shares[way, k] > _NEGLIGIBLE * most:
+                predict(state, way, k, shares[way, k] / used)
     state.stale[0] = 0
 
 
@@ -346,9 +240,9 @@ def _catch_up(state: Any) -> None:
 
 @kernel
 def _keep_ages(state: Any, ages: Any) -> None:
-    """Explore with clients that are fresh: a loss costs them least."""
+    """Let young clients explore: with urgency a (a + 1), a gain counts a + 1 times."""
     for client in range(len(ages)):
-        state.boost[client] = _EAGERNESS * state.optimism[0] / (ages[client] + 1.0)
+        state.boost[client] = state.optimism[0] / _NEUTRAL / max(ages[client], 1.0)
 
 
 @select.register(BayesLinksState)
@@ -377,7 +271,7 @@ def _score(scheduler: BayesLinksState, t: int, scores: Any) -> None:
     _catch_up(scheduler)
     for client in range(scores.shape[0]):
         for channel in range(scores.shape[1]):
-            bonus = scheduler.boost[client] * scheduler.spread[client, channel]
+            bonus = scheduler.boost[client] * scheduler.gain[client, channel]
             scores[client, channel] = scheduler.mean[client, channel] + bonus
 
 
@@ -401,11 +295,11 @@ def _update(
     count = 0
     for client in range(len(assignment)):
         if assignment[client] >= 0 and outcome[client] >= 0:
-            _absorb(scheduler, t, client, assignment[client], outcome[client])
+            absorb(scheduler, t, client, assignment[client], outcome[client])
             count += 1
             if count % MANY == 0:
                 _rescale(scheduler)
-    _weigh(scheduler, count >= MANY, FORGET)
+    _weigh(scheduler, count >= MANY, _FORGET)
     if count > 0:
         _begin_anew(scheduler, t + 1)
     fresh = scheduler.fresh[0]
@@ -424,7 +318,7 @@ def _update_late(
     scheduler: BayesLinksState, t: int, when: int, client: int, channel: int, outcome: int
 ) -> int:
     _clear(scheduler)
-    _absorb(scheduler, when, client, channel, outcome)
+    absorb(scheduler, when, client, channel, outcome)
     _weigh(scheduler, False, TRACE)
     if scheduler.since[scheduler.fresh[0]] <= when:
         _begin_anew(scheduler, t + 1)

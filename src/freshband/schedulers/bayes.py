@@ -334,4 +334,4 @@ class Bayes(Parameters):
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
     ) -> BayesLinksState:
         """Allocate the state of links that may differ per client."""
-        return start_links(n_clients, n_channels, self.slots, self.optimism)
+        return start_links(n_clients, n_channels, max(2, self.slots // 2), self.optimism)
