@@ -34,13 +34,12 @@ from freshband.schedulers._link_rates import (
     absorb,
     predict,
 )
-from freshband.schedulers._links import average_clients, offer_all, offer_available
+from freshband.schedulers._links import average_clients, offer_all
 from freshband.schedulers.base import (
     link_mean,
     means,
     score,
     select,
-    select_available,
     update,
     update_late,
 )
@@ -50,7 +49,7 @@ __all__ = ["BayesLinksState", "start_links"]
 
 _OFFSET_DRIFT = 0.2  # added to the variance of an offset that outlives a segment
 _FORGET = 1e-5  # share of the trust that is spread evenly in each round
-_NEGLIGIBLE = 1e-2  # predictions leave out what has this share of the largest weight, or less
+_NEGLIGIBLE = 1e-3  # predictions leave out what has this share of the largest weight, or less
 _NEUTRAL = 1.5  # the optimism for which the index is as derived in `_link_rates`
 
 
@@ -238,32 +237,13 @@ def _catch_up(state: Any) -> None:
         _estimate(state)
 
 
-@kernel
-def _keep_ages(state: Any, ages: Any) -> None:
-    """Let young clients explore: with urgency a (a + 1), a gain counts a + 1 times."""
-    for client in range(len(ages)):
-        state.boost[client] = state.optimism[0] / _NEUTRAL / max(ages[client], 1.0)
-
-
 @select.register(BayesLinksState)
 def _select(scheduler: BayesLinksState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
-    _keep_ages(scheduler, ages)
+    for client in range(len(ages)):
+        # young clients explore: with urgency a (a + 1), their gain counts a + 1 times
+        boost = scheduler.optimism[0] / _NEUTRAL / max(ages[client], 1.0)
+        scheduler.boost[client] = boost
     offer_all(chosen)
-
-
-@select_available.register(BayesLinksState)
-def _select_available(
-    scheduler: BayesLinksState,
-    t: int,
-    ages: Any,
-    rng: Any,
-    available: Any,
-    scores: Any,
-    chosen: Any,
-) -> bool:
-    _keep_ages(scheduler, ages)
-    offer_available(available, chosen)
-    return True
 
 
 @score.register(BayesLinksState)

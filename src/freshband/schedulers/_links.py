@@ -15,16 +15,6 @@ def offer_all(chosen: Any) -> None:
 
 
 @kernel
-def offer_available(available: Any, chosen: Any) -> None:
-    """Offer the available channels, of which there are as many as ``chosen`` is long."""
-    place = 0
-    for channel in range(len(available)):
-        if available[channel] == 1 and place < len(chosen):
-            chosen[place] = channel
-            place += 1
-
-
-@kernel
 def average_clients(rates: Any, out: Any) -> None:
     """Write the mean over the clients of rates of shape (M, N)."""
     for channel in range(len(out)):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from freshband.errors import ParameterError
 from freshband.parameters import Parameters
 from freshband.ranking import take_available, take_best
-from freshband.schedulers._links import average_clients, offer_all, offer_available
+from freshband.schedulers._links import average_clients, offer_all
 from freshband.schedulers.base import (
     Presets,
     link_mean,
@@ -93,20 +93,6 @@ def _reveal_links(scheduler: _OracleLinksState, true_means: Any, states: Any) ->
 @select.register(_OracleLinksState)
 def _select_links(scheduler: _OracleLinksState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     offer_all(chosen)
-
-
-@select_available.register(_OracleLinksState)
-def _select_available_links(
-    scheduler: _OracleLinksState,
-    t: int,
-    ages: Any,
-    rng: Any,
-    available: Any,
-    scores: Any,
-    chosen: Any,
-) -> bool:
-    offer_available(available, chosen)
-    return True
 
 
 @score.register(_OracleLinksState)
