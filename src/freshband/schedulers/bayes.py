@@ -183,7 +183,7 @@ def _predict(segments: Any, trust: Any, mean: Any, square: Any) -> None:
             square[channel] += second
 
 
-@cold
+@kernel
 def _estimate(scheduler: Any) -> None:
     """Combine the filters' predictions into means and indices."""
     mean, square, trust = scheduler.mean, scheduler.values, scheduler.trust
@@ -198,11 +198,16 @@ def _estimate(scheduler: Any) -> None:
     scheduler.stale[0] = 0
 
 
+@cold
+def _estimate_again(scheduler: Any) -> None:
+    _estimate(scheduler)
+
+
 @kernel
 def _catch_up(scheduler: Any) -> None:
     """Use what came late, once, however much it was."""
     if scheduler.stale[0] == 1:
-        _estimate(scheduler)
+        _estimate_again(scheduler)
 
 
 @select.register(_BayesState)
