@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from freshband._jit import cold, kernel
 
-__all__ = ["CLIENTS", "draw_to_front", "sort_by", "take_best"]
+__all__ = ["CLIENTS", "draw_to_front", "sort_by", "take_available", "take_best"]
 
 CLIENTS = 1 << 30
 """Added to the round when clients are sorted, so that their ties are independent of channels'."""
@@ -115,6 +117,24 @@ def take_best(keys: Any, t: int, best: Any) -> None:
             _insert(keys, t, best, j, item)
     else:
         _heap_select(keys, t, best)
+
+
+@cold
+def take_available(keys: Any, t: int, available: Any, best: Any) -> None:
+    """Do what `take_best` does among the items for which ``available`` is 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> best = np.zeros(2, np.int64)
+    >>> take_available(np.array([0.1, 0.9, 0.5, 0.7]), 1, np.array([1, 0, 1, 1]), best)
+    >>> best.tolist()
+    [3, 2]
+    """
+    offered = np.flatnonzero(available)
+    sort_by(keys, t, offered)
+    for j in range(len(best)):
+        best[j] = offered[j]
 
 
 @cold

@@ -14,6 +14,7 @@ from freshband._jit import entry_point, lend
 from freshband.channels import open_air
 from freshband.channels.base import build
 from freshband.schedulers import bayes
+from freshband.schedulers._beginnings import FORGET
 from freshband.schedulers.base import update
 from tests.reference.switching import BeginningsInLogs, trusted
 from tests.schedulers.stepping import Game
@@ -46,7 +47,7 @@ def test_it_is_bayes_rule(rows: list[list[int]]) -> None:
     state = start(CHANNELS, optimism=0.7)
     for t, row in enumerate(rows, 1):
         hear(state, t, row)
-    first, second, trust = trusted(rows, CHANNELS, state.hazards.tolist(), bayes._FORGET)
+    first, second, trust = trusted(rows, CHANNELS, state.hazards.tolist(), FORGET)
     np.testing.assert_allclose(state.trust, trust, rtol=1e-9)
     np.testing.assert_allclose(state.mean, first, rtol=1e-9)
     if rows:

@@ -22,9 +22,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband._jit import cold
-from freshband.ranking import CLIENTS, sort_by, take_best
-from freshband.schedulers.base import means, override, reveal, score, select, update
+from freshband._jit import cold, kernel
+from freshband.ranking import CLIENTS, sort_by, take_available, take_best
+from freshband.schedulers.base import (
+    means,
+    override,
+    reveal,
+    score,
+    select,
+    select_available,
+    update,
+    update_late,
+)
 from freshband.states import record
 
 RULES = ("sum", "per_client")
@@ -61,16 +70,36 @@ def _select(scheduler: AoIAwareState, t: int, ages: Any, rng: Any, chosen: Any) 
     if scheduler.rule[0]["rule"] == 0:
         means(scheduler.inner, scheduler.mean)
         take_best(scheduler.mean, t, chosen)
-        sustained = 0.0
-        total = 0
-        for j in range(len(chosen)):
-            mean = scheduler.mean[chosen[j]]
-            sustained += 1.0 / mean if mean > 0.0 else math.inf
-            total += ages[j]
-        if total > sustained:
-            scheduler.rule[0]["acts"] = 1
+        if _are_too_old(scheduler, ages, chosen):
             return
     select(scheduler.inner, t, ages, rng, chosen)
+
+
+@kernel
+def _are_too_old(scheduler: Any, ages: Any, chosen: Any) -> bool:
+    """Whether the ages add up to more than the chosen channels sustain; then the rule acts."""
+    sustained = 0.0
+    total = 0
+    for j in range(len(chosen)):
+        mean = scheduler.mean[chosen[j]]
+        sustained += 1.0 / mean if mean > 0.0 else math.inf
+        total += ages[j]
+    if total > sustained:
+        scheduler.rule[0]["acts"] = 1
+    return total > sustained
+
+
+@select_available.register(AoIAwareState)
+def _select_available(
+    scheduler: AoIAwareState, t: int, ages: Any, rng: Any, available: Any, scores: Any, chosen: Any
+) -> bool:
+    scheduler.rule[0]["acts"] = 0
+    if scheduler.rule[0]["rule"] == 0:
+        means(scheduler.inner, scheduler.mean)
+        take_available(scheduler.mean, t, available, chosen)
+        if _are_too_old(scheduler, ages, chosen):
+            return True
+    return select_available(scheduler.inner, t, ages, rng, available, scores, chosen)  # type: ignore[no-any-return]
 
 
 @score.register(AoIAwareState)
@@ -163,6 +192,13 @@ def _update(
 ) -> int:
     restarted: int = update(scheduler.inner, t, assignment, outcome, overridden)
     return restarted
+
+
+@update_late.register(AoIAwareState)
+def _update_late(
+    scheduler: AoIAwareState, t: int, when: int, client: int, channel: int, outcome: int
+) -> int:
+    return update_late(scheduler.inner, t, when, client, channel, outcome)  # type: ignore[no-any-return]
 
 
 @reveal.register(AoIAwareState)

@@ -18,18 +18,34 @@ from pydantic import Field
 
 from freshband._jit import cold, kernel
 from freshband.parameters import Parameters
-from freshband.ranking import take_best
-from freshband.schedulers.base import means, ranks_by_means, register, select, update
+from freshband.ranking import take_available, take_best
+from freshband.schedulers._bayes_links import BayesLinksState, start_links
+from freshband.schedulers._beginnings import (
+    FORGET,
+    HAZARDS,
+    MANY,
+    TRACE,
+    begin,
+    pool,
+    put_back_powers,
+    reweigh,
+    reweigh_far,
+    take_out_powers,
+    weigh_filters,
+)
+from freshband.schedulers.base import (
+    means,
+    ranks_by_means,
+    register,
+    select,
+    select_available,
+    update,
+    update_late,
+)
 from freshband.states import not_saved
 
 __all__ = ["Bayes"]
 
-_HAZARDS = (1e-4, 1e-3, 1e-2, 0.05, 0.2)  # a mean lasts from 5 rounds to longer than most runs
-_FORGET = 1e-3  # share of the trust that is spread evenly, so that none vanishes
-_MANY = 32  # outcomes after which likelihoods are rescaled: (1/10^9)^32 is still a number
-_FAR = 1000  # powers of two beyond which likelihoods stay scaled
-_CLOSE = 2.0**-20  # below this, 1 minus a weight is computed as a sum, not as a difference
-_LOG_2 = math.log(2.0)
 _ALONE, _TOGETHER = 0, 1
 
 
@@ -40,6 +56,7 @@ class _Segments(NamedTuple):
     tries: NDArray[np.float64]  # (N, K)
     weight: NDArray[np.float64]  # (G, H, K) probability of a beginning under a hazard
     fresh: NDArray[np.int64]  # (G,) the beginning without outcomes so far
+    since: NDArray[np.int64]  # (G, K) the first round of a beginning
     room: NDArray[np.float64]  # (K,) scratch
     power: NDArray[np.int64]  # (K,) powers of two taken out of ``room``
 
@@ -60,122 +77,36 @@ class _BayesState(NamedTuple):
     mean: NDArray[np.float64]  # (N,) posterior mean
     values: NDArray[np.float64]  # (N,) index
     optimism: NDArray[np.float64]  # (1,) c
+    stale: NDArray[np.int8]  # (1,) whether the estimates lack outcomes that came late
 
 
 def _start_segments(n_channels: int, groups: int, slots: int) -> _Segments:
-    weight = np.zeros((groups, len(_HAZARDS), slots))
+    weight = np.zeros((groups, len(HAZARDS), slots))
     weight[:, :, 0] = 1.0
     return _Segments(
         wins=np.zeros((n_channels, slots)),
         tries=np.zeros((n_channels, slots)),
         weight=weight,
         fresh=np.zeros(groups, np.int64),
+        since=np.zeros((groups, slots), np.int64),
         room=np.zeros(slots),
         power=np.zeros(slots, np.int64),
     )
 
 
 @kernel
-def _reweigh(weight: Any, likelihood: Any, evidence: Any) -> None:
-    """Multiply the weights by a likelihood and normalise; its log goes to the evidence."""
-    hazards, slots = weight.shape
-    for h in range(hazards):
-        total = 0.0
-        for k in range(slots):
-            weight[h, k] *= likelihood[k]
-            total += weight[h, k]
-        evidence[h] += math.log(total)  # total > 0: a fresh beginning always has a weight
-        scale = 1.0 / total
-        for k in range(slots):
-            weight[h, k] *= scale
+def _begin_anew(segments: Any, group: int, size: int, trust: Any, t: int) -> None:
+    """Let a segment begin in round ``t`` for one group, in place of the least likely beginning."""
+    fresh = begin(segments.weight[group], trust, segments.room)
+    segments.fresh[group] = fresh
+    segments.since[group, fresh] = t
+    for channel in range(group * size, (group + 1) * size):
+        segments.wins[channel, fresh] = 0.0
+        segments.tries[channel, fresh] = 0.0
 
 
 @kernel
-def _take_out_powers(likelihood: Any, power: Any) -> None:
-    """Scale the likelihoods to [1/2, 1) and count the powers of two; this is exact."""
-    for k in range(len(likelihood)):
-        mantissa, exponent = math.frexp(likelihood[k])
-        likelihood[k] = mantissa
-        power[k] += exponent
-
-
-@kernel
-def _put_back_powers(likelihood: Any, power: Any) -> bool:
-    """Multiply the powers of two back in if all products stay finite; return whether they do."""
-    for k in range(len(power)):
-        if power[k] > _FAR:
-            return False
-    for k in range(len(power)):
-        likelihood[k] = math.ldexp(likelihood[k], int(power[k]))
-    return True
-
-
-@cold
-def _reweigh_far(weight: Any, likelihood: Any, power: Any, evidence: Any) -> None:
-    """Do what `_reweigh` does where likelihoods leave the range of a double.
-
-    All products are divided by the largest; those that vanish are 2^1000 times smaller.
-    """
-    _take_out_powers(likelihood, power)
-    hazards, slots = weight.shape
-    for h in range(hazards):
-        top = 0
-        found = False
-        for k in range(slots):
-            if weight[h, k] * likelihood[k] > 0.0:
-                reach = math.frexp(weight[h, k])[1] + power[k]
-                if not found or reach > top:
-                    top = reach
-                    found = True
-        total = 0.0
-        for k in range(slots):
-            mantissa, exponent = math.frexp(weight[h, k])
-            lower = max(exponent + power[k] - top, -2000)
-            weight[h, k] = math.ldexp(mantissa * likelihood[k], int(lower))
-            total += weight[h, k]
-        evidence[h] += math.log(total) + top * _LOG_2
-        scale = 1.0 / total
-        for k in range(slots):
-            weight[h, k] *= scale
-
-
-@kernel
-def _pool(weight: Any, trust: Any, pooled: Any) -> None:
-    """Write the weights of the beginnings, averaged over hazards by trust."""
-    hazards, slots = weight.shape
-    for k in range(slots):
-        pooled[k] = 0.0
-    for h in range(hazards):
-        for k in range(slots):
-            pooled[k] += trust[h] * weight[h, k]
-
-
-@kernel
-def _begin(weight: Any, hazards: Any, trust: Any, pooled: Any) -> int:
-    """Replace the least likely beginning by a fresh one, and return its place."""
-    _pool(weight, trust, pooled)
-    fresh = 0
-    for k in range(1, len(pooled)):
-        if pooled[k] < pooled[fresh]:
-            fresh = k
-    for h in range(len(hazards)):
-        rest = 1.0 - weight[h, fresh]
-        weight[h, fresh] = 0.0
-        if rest < _CLOSE:  # the difference has few digits, or none
-            rest = 0.0
-            for k in range(len(pooled)):
-                rest += weight[h, k]
-        if rest > 0.0:
-            scale = 1.0 / rest
-            for k in range(len(pooled)):
-                weight[h, k] *= scale
-        else:
-            weight[h, fresh] = 1.0  # no other beginning is left
-    return fresh
-
-
-@kernel
-def _hear(segments: Any, hazards: Any, trust: Any, heard: Any, evidence: Any) -> None:
+def _hear(segments: Any, hazards: Any, trust: Any, t: int, heard: Any, evidence: Any) -> None:
     """Use a round's outcomes, then let every group switch with the probability of each hazard."""
     groups = len(segments.fresh)
     size = len(heard) // groups
@@ -195,25 +126,42 @@ def _hear(segments: Any, hazards: Any, trust: Any, heard: Any, evidence: Any) ->
                     wins[k] += outcome
                     tries[k] += 1.0
                 count += 1
-                if count % _MANY == 0:
-                    if count == _MANY:
+                if count % MANY == 0:
+                    if count == MANY:
                         for k in range(slots):
                             segments.power[k] = 0
-                    _take_out_powers(likelihood, segments.power)
+                    take_out_powers(likelihood, segments.power)
         if count > 0:
-            if count < _MANY or _put_back_powers(likelihood, segments.power):
-                _reweigh(weight, likelihood, evidence)
+            if count < MANY or put_back_powers(likelihood, segments.power):
+                reweigh(weight, likelihood, evidence)
             else:
-                _reweigh_far(weight, likelihood, segments.power, evidence)
-            fresh = _begin(weight, hazards, trust, segments.room)
-            segments.fresh[g] = fresh
-            for channel in range(g * size, (g + 1) * size):
-                segments.wins[channel, fresh] = 0.0
-                segments.tries[channel, fresh] = 0.0
+                reweigh_far(weight, likelihood, segments.power, evidence)
+            _begin_anew(segments, g, size, trust, t + 1)
         for h in range(len(hazards)):
             for k in range(slots):
                 weight[h, k] *= 1.0 - hazards[h]
             weight[h, segments.fresh[g]] += hazards[h]
+
+
+@kernel
+def _hear_late(
+    segments: Any, trust: Any, t: int, when: int, channel: int, outcome: int, evidence: Any
+) -> None:
+    """Use an outcome of round ``when``; it says nothing about segments that began after it."""
+    size = len(segments.wins) // len(segments.fresh)
+    group = channel // size
+    since, likelihood = segments.since[group], segments.room
+    wins, tries = segments.wins[channel], segments.tries[channel]
+    for k in range(len(likelihood)):
+        likelihood[k] = 1.0
+        if since[k] <= when:
+            hits = wins[k] if outcome == 1 else tries[k] - wins[k]
+            likelihood[k] = (2.0 + 2.0 * hits) / (2.0 + tries[k])
+            wins[k] += outcome
+            tries[k] += 1.0
+    reweigh(segments.weight[group], likelihood, evidence)
+    if since[segments.fresh[group]] <= when:
+        _begin_anew(segments, group, size, trust, t + 1)
 
 
 @kernel
@@ -223,7 +171,7 @@ def _predict(segments: Any, trust: Any, mean: Any, square: Any) -> None:
     size = len(mean) // groups
     slots = len(segments.room)
     for g in range(groups):
-        _pool(segments.weight[g], trust, segments.room)
+        pool(segments.weight[g], trust, segments.room)
         for channel in range(g * size, (g + 1) * size):
             first, second = 0.0, 0.0
             for k in range(slots):
@@ -236,32 +184,65 @@ def _predict(segments: Any, trust: Any, mean: Any, square: Any) -> None:
 
 
 @kernel
-def _weigh_filters(trust: Any, evidence: Any) -> None:
-    """Update the trust from the filters' predictions; a little of it is spread evenly."""
-    ways, hazards = trust.shape
-    best = -math.inf
-    for way in range(ways):
-        for h in range(hazards):
-            best = max(best, evidence[way, h])
-    total = 0.0
-    for way in range(ways):
-        for h in range(hazards):
-            trust[way, h] *= math.exp(evidence[way, h] - best)
-            total += trust[way, h]
-    for way in range(ways):
-        for h in range(hazards):
-            trust[way, h] = (1.0 - _FORGET) * trust[way, h] / total + _FORGET / (ways * hazards)
+def _estimate(scheduler: Any) -> None:
+    """Combine the filters' predictions into means and indices."""
+    mean, square, trust = scheduler.mean, scheduler.values, scheduler.trust
+    for channel in range(len(mean)):
+        mean[channel] = 0.0
+        square[channel] = 0.0
+    _predict(scheduler.alone, trust[_ALONE], mean, square)
+    _predict(scheduler.together, trust[_TOGETHER], mean, square)
+    for channel in range(len(mean)):
+        spread = math.sqrt(max(square[channel] - mean[channel] * mean[channel], 0.0))
+        scheduler.values[channel] = mean[channel] + scheduler.optimism[0] * spread
+    scheduler.stale[0] = 0
+
+
+@cold
+def _estimate_again(scheduler: Any) -> None:
+    _estimate(scheduler)
+
+
+@kernel
+def _catch_up(scheduler: Any) -> None:
+    """Use what came late, once, however much it was."""
+    if scheduler.stale[0] == 1:
+        _estimate_again(scheduler)
 
 
 @select.register(_BayesState)
 def _select(scheduler: _BayesState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+    _catch_up(scheduler)
     take_best(scheduler.values, t, chosen)
+
+
+@select_available.register(_BayesState)
+def _select_available(
+    scheduler: _BayesState,
+    t: int,
+    ages: Any,
+    rng: Any,
+    available: Any,
+    scores: Any,
+    chosen: Any,
+) -> bool:
+    _catch_up(scheduler)
+    take_available(scheduler.values, t, available, chosen)
+    return True
 
 
 @means.register(_BayesState)
 def _means(scheduler: _BayesState, out: Any) -> None:
+    _catch_up(scheduler)
     for channel in range(len(out)):
         out[channel] = scheduler.mean[channel]
+
+
+@kernel
+def _clear_evidence(evidence: Any) -> None:
+    for way in range(evidence.shape[0]):
+        for h in range(evidence.shape[1]):
+            evidence[way, h] = 0.0
 
 
 @update.register(_BayesState)
@@ -272,22 +253,24 @@ def _update(scheduler: _BayesState, t: int, assignment: Any, outcome: Any, overr
     for j in range(len(assignment)):
         if assignment[j] >= 0:
             heard[assignment[j]] = outcome[j]
-    for way in range(evidence.shape[0]):
-        for h in range(evidence.shape[1]):
-            evidence[way, h] = 0.0
-    _hear(scheduler.alone, scheduler.hazards, trust[_ALONE], heard, evidence[_ALONE])
-    _hear(scheduler.together, scheduler.hazards, trust[_TOGETHER], heard, evidence[_TOGETHER])
-    _weigh_filters(trust, evidence)
+    _clear_evidence(evidence)
+    _hear(scheduler.alone, scheduler.hazards, trust[_ALONE], t, heard, evidence[_ALONE])
+    _hear(scheduler.together, scheduler.hazards, trust[_TOGETHER], t, heard, evidence[_TOGETHER])
+    weigh_filters(trust, evidence, FORGET)
+    _estimate(scheduler)
+    return -1
 
-    mean, square = scheduler.mean, scheduler.values
-    for channel in range(len(mean)):
-        mean[channel] = 0.0
-        square[channel] = 0.0
-    _predict(scheduler.alone, trust[_ALONE], mean, square)
-    _predict(scheduler.together, trust[_TOGETHER], mean, square)
-    for channel in range(len(mean)):
-        spread = math.sqrt(max(square[channel] - mean[channel] * mean[channel], 0.0))
-        scheduler.values[channel] = mean[channel] + scheduler.optimism[0] * spread
+
+@update_late.register(_BayesState)
+def _update_late(
+    scheduler: _BayesState, t: int, when: int, client: int, channel: int, outcome: int
+) -> int:
+    trust, evidence = scheduler.trust, scheduler.evidence
+    _clear_evidence(evidence)
+    _hear_late(scheduler.alone, trust[_ALONE], t, when, channel, outcome, evidence[_ALONE])
+    _hear_late(scheduler.together, trust[_TOGETHER], t, when, channel, outcome, evidence[_TOGETHER])
+    weigh_filters(trust, evidence, TRACE)
+    scheduler.stale[0] = 1
     return -1
 
 
@@ -338,15 +321,22 @@ class Bayes(Parameters):
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
     ) -> _BayesState:
         """Allocate the state."""
-        n_filters = 2 * len(_HAZARDS)
+        n_filters = 2 * len(HAZARDS)
         return _BayesState(
-            hazards=np.array(_HAZARDS),
-            trust=np.full((2, len(_HAZARDS)), 1.0 / n_filters),
-            evidence=np.zeros((2, len(_HAZARDS))),
+            hazards=np.array(HAZARDS),
+            trust=np.full((2, len(HAZARDS)), 1.0 / n_filters),
+            evidence=np.zeros((2, len(HAZARDS))),
             alone=_start_segments(n_channels, n_channels, self.slots),
             together=_start_segments(n_channels, 1, self.slots),
             heard=np.full(n_channels, -1, np.int8),
             mean=np.full(n_channels, 0.5),
             values=np.zeros(n_channels),
             optimism=np.array([self.optimism]),
+            stale=np.zeros(1, np.int8),
         )
+
+    def start_links(
+        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
+    ) -> BayesLinksState:
+        """Allocate the state of links that may differ per client."""
+        return start_links(n_clients, n_channels, max(2, self.slots // 2), self.optimism)

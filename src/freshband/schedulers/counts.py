@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband._jit import kernel
-from freshband.schedulers.base import _StateType, means, ranks_by_means, update
+from freshband._jit import cold, kernel
+from freshband.schedulers.base import _StateType, means, ranks_by_means, update, update_late
 
 __all__ = [
     "Counts",
     "absorb",
+    "absorb_late",
     "clear",
     "clear_all",
     "keep",
@@ -98,6 +99,27 @@ def absorb(counts: Any, t: int, assignment: Any, outcome: Any) -> None:
             _refresh(counts, channel)
 
 
+@cold
+def absorb_late(counts: Any, t: int, when: int, channel: int, outcome: int) -> None:
+    """Count an outcome of round ``when`` as round ``t`` left it: discounted, or out of window."""
+    window = len(counts.ring_outcome)
+    if window > 0:
+        if t - when >= window:
+            return
+        row = when % window
+        place = -1
+        for j in range(counts.ring_outcome.shape[1]):
+            if counts.ring_channel[row, j] == channel and counts.ring_outcome[row, j] < 0:
+                place = j
+        if place < 0:
+            return  # without a place in the window it would never leave it
+        counts.ring_outcome[row, place] = outcome
+    weight = math.pow(counts.discount[0], float(t - when))
+    counts.pulls[channel] += weight
+    counts.wins[channel] += weight * outcome
+    _refresh(counts, channel)
+
+
 @kernel
 def clear(counts: Any, channel: int) -> None:
     """Forget one channel, except for its entries in a window."""
@@ -138,6 +160,13 @@ def learns_means(state_type: _StateType) -> _StateType:
     @update.register(state_type)
     def _update(scheduler: Any, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
         absorb(scheduler.counts, t, assignment, outcome)
+        return -1
+
+    @update_late.register(state_type)
+    def _update_late(
+        scheduler: Any, t: int, when: int, client: int, channel: int, outcome: int
+    ) -> int:
+        absorb_late(scheduler.counts, t, when, channel, outcome)
         return -1
 
     return ranks_by_means(state_type)

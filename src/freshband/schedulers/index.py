@@ -13,8 +13,8 @@ from pydantic import Field
 
 from freshband._jit import kernel, verb
 from freshband.parameters import Parameters
-from freshband.ranking import take_best
-from freshband.schedulers.base import _StateType, score, select
+from freshband.ranking import take_available, take_best
+from freshband.schedulers.base import _StateType, score, select, select_available
 from freshband.schedulers.counts import learns_means, start_counts
 
 __all__ = ["IndexParameters", "evaluate", "plays_largest_index", "write_key"]
@@ -68,6 +68,14 @@ def plays_largest_index(state_type: _StateType) -> _StateType:
     def _select(scheduler: Any, t: int, ages: Any, rng: Any, chosen: Any) -> None:
         evaluate(scheduler, t, rng)
         take_best(scheduler.values, t, chosen)
+
+    @select_available.register(state_type)
+    def _select_available(
+        scheduler: Any, t: int, ages: Any, rng: Any, available: Any, scores: Any, chosen: Any
+    ) -> bool:
+        evaluate(scheduler, t, rng)
+        take_available(scheduler.values, t, available, chosen)
+        return True
 
     @score.register(state_type)
     def _score(scheduler: Any, t: int, scores: Any) -> None:

@@ -7,9 +7,20 @@ from typing import Any, ClassVar, Literal, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
+from freshband.errors import ParameterError
 from freshband.parameters import Parameters
-from freshband.ranking import take_best
-from freshband.schedulers.base import Presets, means, register, reveal, score, select
+from freshband.ranking import take_available, take_best
+from freshband.schedulers._links import average_clients, offer_all
+from freshband.schedulers.base import (
+    Presets,
+    link_mean,
+    means,
+    register,
+    reveal,
+    score,
+    select,
+    select_available,
+)
 
 __all__ = ["Oracle"]
 
@@ -41,6 +52,14 @@ def _select(scheduler: _OracleState, t: int, ages: Any, rng: Any, chosen: Any) -
     take_best(scheduler.worth, t, chosen)
 
 
+@select_available.register(_OracleState)
+def _select_available(
+    scheduler: _OracleState, t: int, ages: Any, rng: Any, available: Any, scores: Any, chosen: Any
+) -> bool:
+    take_available(scheduler.worth, t, available, chosen)
+    return True
+
+
 @score.register(_OracleState)
 def _score(scheduler: _OracleState, t: int, scores: Any) -> None:
     for channel in range(scores.shape[1]):
@@ -51,6 +70,44 @@ def _score(scheduler: _OracleState, t: int, scores: Any) -> None:
 def _means(scheduler: _OracleState, out: Any) -> None:
     for channel in range(len(out)):
         out[channel] = scheduler.truth[channel]
+
+
+class _OracleLinksState(NamedTuple):
+    """The same for M clients whose links differ."""
+
+    truth: NDArray[np.float64]  # (M, N)
+    worth: NDArray[np.float64]  # (M, N)
+    selection: NDArray[np.int64]  # (1,)
+
+
+@reveal.register(_OracleLinksState)
+def _reveal_links(scheduler: _OracleLinksState, true_means: Any, states: Any) -> None:
+    seen = scheduler.selection[0] == 1
+    for client in range(len(scheduler.truth)):
+        for channel in range(scheduler.truth.shape[1]):
+            mean = true_means[client, channel]
+            scheduler.truth[client, channel] = mean
+            scheduler.worth[client, channel] = states[client, channel] if seen else mean
+
+
+@select.register(_OracleLinksState)
+def _select_links(scheduler: _OracleLinksState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+    offer_all(chosen)
+
+
+@score.register(_OracleLinksState)
+def _score_links(scheduler: _OracleLinksState, t: int, scores: Any) -> None:
+    scores[:] = scheduler.worth
+
+
+@means.register(_OracleLinksState)
+def _means_links(scheduler: _OracleLinksState, out: Any) -> None:
+    average_clients(scheduler.truth, out)
+
+
+@link_mean.register(_OracleLinksState)
+def _link_mean(scheduler: _OracleLinksState, client: int, channel: int) -> float:
+    return scheduler.truth[client, channel]  # type: ignore[no-any-return]
 
 
 @register("oracle")
@@ -102,5 +159,20 @@ class Oracle(Parameters):
         return _OracleState(
             truth=np.zeros(n_channels),
             worth=np.zeros(n_channels),
+            selection=np.array([_SELECTIONS.index(self.selection)], np.int64),
+        )
+
+    def start_links(
+        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
+    ) -> _OracleLinksState:
+        """Allocate the state of an oracle that is shown the rate of every link, shape (M, N)."""
+        if self.selection == "fixed":
+            raise ParameterError(
+                "selection='fixed' compares sets of channels, which are the same for all clients; "
+                "where links differ, use selection='mean' or 'csi'"
+            )
+        return _OracleLinksState(
+            truth=np.zeros((n_clients, n_channels)),
+            worth=np.zeros((n_clients, n_channels)),
             selection=np.array([_SELECTIONS.index(self.selection)], np.int64),
         )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from freshband._jit import kernel
 from freshband.parameters import Parameters
 from freshband.ranking import draw_to_front
-from freshband.schedulers.base import Matchings, register, select
+from freshband.schedulers.base import Matchings, register, select, select_available
 from freshband.schedulers.counts import Counts, learns_means, start_counts
 
 __all__ = ["RandomScheduler", "draw_subset"]
@@ -35,6 +35,19 @@ def draw_subset(deck: Any, rng: Any, chosen: Any) -> None:
 @select.register(_RandomState)
 def _select(scheduler: _RandomState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     draw_subset(scheduler.deck, rng, chosen)
+
+
+@select_available.register(_RandomState)
+def _select_available(
+    scheduler: _RandomState, t: int, ages: Any, rng: Any, available: Any, scores: Any, chosen: Any
+) -> bool:
+    draw_to_front(scheduler.deck, rng, 0, len(scheduler.deck))
+    place = 0
+    for channel in scheduler.deck:
+        if available[channel] == 1 and place < len(chosen):
+            chosen[place] = channel
+            place += 1
+    return True
 
 
 @register("random")

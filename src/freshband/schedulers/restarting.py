@@ -25,9 +25,16 @@ from numpy.typing import NDArray
 from freshband._jit import kernel
 from freshband.detectors.base import forget, forget_all, push, since_change
 from freshband.errors import ParameterError
-from freshband.ranking import draw_to_front, take_best
-from freshband.schedulers.base import means, score, select, update
-from freshband.schedulers.counts import absorb, clear, clear_all, keep
+from freshband.ranking import draw_to_front, take_available, take_best
+from freshband.schedulers.base import (
+    means,
+    score,
+    select,
+    select_available,
+    update,
+    update_late,
+)
+from freshband.schedulers.counts import absorb, absorb_late, clear, clear_all, keep
 from freshband.schedulers.index import evaluate, write_key
 from freshband.states import record
 
@@ -122,6 +129,25 @@ def _select(scheduler: _RestartingState, t: int, ages: Any, rng: Any, chosen: An
         _include(scheduler.index.values, forced, chosen)
 
 
+@select_available.register(_RestartingState)
+def _select_available(
+    scheduler: _RestartingState,
+    t: int,
+    ages: Any,
+    rng: Any,
+    available: Any,
+    scores: Any,
+    chosen: Any,
+) -> bool:
+    elapsed = t - scheduler.clock[0]["tau"]
+    evaluate(scheduler.index, elapsed, rng)
+    forced = _forced_channel(scheduler, elapsed)
+    take_available(scheduler.index.values, t, available, chosen)
+    if forced >= 0 and available[forced] == 1:
+        _include(scheduler.index.values, forced, chosen)
+    return True
+
+
 @kernel
 def _include(values: Any, forced: int, chosen: Any) -> None:
     """Let a forced channel replace the chosen one of the lowest index."""
@@ -167,6 +193,19 @@ def _update(
             _restart(scheduler, t, channel)
             return channel  # one restart per round (erratum E15f)
     return -1
+
+
+@update_late.register(_RestartingState)
+def _update_late(
+    scheduler: _RestartingState, t: int, when: int, client: int, channel: int, outcome: int
+) -> int:
+    if when <= scheduler.clock[0]["tau"]:
+        return -1  # from before the restart
+    absorb_late(scheduler.index.counts, t, when, channel, outcome)
+    if not push(scheduler.detector, channel, outcome):
+        return -1
+    _restart(scheduler, t, channel)
+    return channel
 
 
 @kernel
