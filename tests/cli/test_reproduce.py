@@ -16,7 +16,7 @@ from freshband.cli._options import Format
 from freshband.cli.app import app
 from freshband.cli.reproduce import choose
 from freshband.errors import UnknownNameError
-from freshband.experiments._choice import GRID
+from freshband.experiments._choice import SEARCHES, Search
 from freshband.experiments.base import _COMMANDS, Machine, _experiment_names, registry
 from freshband.reporting.report import write_report
 from freshband.simulation.result import load_result
@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "my_experiment.py"
 QUIET = Machine(device="cpu", progress=False)
 SEARCH = {
-    "grid": {("digits", "extreme"): [((1,), (8,), (1e-6, 0.1))]},
-    "changes": {"model": "mlp", "rounds": 160, "eval_every": 20},
+    "searches": {("digits", "extreme"): Search(4, (4,), (1e-6, 0.1))},
+    "changes": {"model": "mlp", "rounds": 30, "eval_every": 15},
 }
 
 
@@ -154,5 +154,5 @@ def test_the_choice_from_the_command_line(shell: Shell) -> None:
     done = shell("reproduce", "choice", "--format", "json")
     assert (done.code, done.err) == (0, "")
     found = json.loads(done.out)
-    assert list(found) == [", ".join(place) for place in GRID]
+    assert list(found) == [", ".join(place) for place in SEARCHES]
     assert found["cifar10, extreme"] == {"local_steps": 20, "batch_size": 64, "client_lr": 0.05}

@@ -177,7 +177,7 @@ def choose(
         typer.echo(_listed(trial), err=True)
     known = read_trials(folder)
     places = dict.fromkeys((trial["dataset"], trial["air"]) for trial in known)
-    found = {", ".join(place): best_of(known, *place) for place in places}
+    found = {", ".join(place): best_of(known, place) for place in places}
     if output is Format.json:
         print_json(found)
     else:
