@@ -16,15 +16,16 @@ from freshband.experiments._choice import (
     Setting,
     Trial,
     _final_accuracies,
-    _next,
     best_of,
     read_trials,
     try_all,
+    unfinished,
 )
 from freshband.experiments.base import Machine, registry
 from freshband.experiments.training import _OPEN, settings_of
 from freshband.federated import comparison
 from freshband.reporting._reproduction import reproduction_page
+from tests.experiments.searching import as_trials, walk
 
 DOCS = Path(__file__).parents[2] / "docs" / "reproduction"
 QUIET = Machine(device="cpu", progress=False)
@@ -77,17 +78,6 @@ def test_trials_see_neither_the_test_set_nor_a_run_of_a_figure(
     assert shown.isdisjoint(settings.seed for settings, _ in asked)
 
 
-def walk(search: Search, score: Any) -> tuple[dict[Setting, list[float]], list[Setting]]:
-    """Play a search whose accuracies are given; return them, and the settings in order."""
-    known: dict[Setting, list[float]] = {}
-    order = []
-    while job := _next(known, search):
-        setting, runs = job
-        known[setting] = known.get(setting, []) + [score(setting, run) for run in runs]
-        order.append(setting)
-    return known, order
-
-
 def test_a_search_goes_on_until_the_best_is_inside() -> None:
     def score(setting: Setting, run: int) -> float:
         steps, batch, lr = setting
@@ -115,11 +105,9 @@ def test_a_costly_search_repeats_only_the_two_best_of_its_first_run() -> None:
         0.1: 1, 0.2: 3, 0.4: 3, 0.8: 1,
     }  # fmt: skip
     assert [setting.client_lr for setting in order[-3:]] == [0.4, 0.2, 0.1]
-    trials = [
-        {"dataset": "digits", "air": "extreme", **setting._asdict(), "accuracies": runs}
-        for setting, runs in known.items()
-    ]
-    assert best_of(trials, PLACE)["client_lr"] == 0.2  # 0.1 was then tried beside it
+    assert best_of(as_trials(PLACE, known), PLACE)["client_lr"] == 0.2  # 0.1 was then tried
+    once = {setting: runs[:1] for setting, runs in known.items()}
+    assert best_of(as_trials(PLACE, once), PLACE) == {}
 
 
 def test_a_run_that_diverged_counts_as_guessing() -> None:
@@ -130,6 +118,21 @@ def test_a_run_that_diverged_counts_as_guessing() -> None:
     curves[0, 3, 4::5] = [0.1, 0.1, 0.1, 0.1, 0.1, 0.25]  # slow, but it learns
     result = xr.Dataset({"accuracy": (("policy", "run", "round"), curves)})
     assert _final_accuracies(result, 0.1) == [0.6, 0.1, 0.1, 0.13]
+
+
+def test_no_trial_of_the_study_was_left_out() -> None:
+    """A search that is told the accuracies in the file asks for its trials, and for no others."""
+    trials = read_trials(DOCS)
+    finished = [place for place in SEARCHES if place not in unfinished(trials)]
+    assert len(finished) == 3
+    for place in finished:
+        there = {
+            tuple(trial[name] for name in Setting._fields): trial["accuracies"]
+            for trial in trials
+            if (trial["dataset"], trial["air"]) == place
+        }
+        known, _ = walk(SEARCHES[place], lambda setting, run, of=there: of[setting][run])  # type: ignore[misc]
+        assert known == there
 
 
 def test_figures_use_the_published_choice() -> None:

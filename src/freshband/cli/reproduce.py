@@ -181,7 +181,9 @@ def choose(
     if output is Format.json:
         print_json(found)
     else:
-        typer.echo("\n".join(f"{place}: {_listed(best)}" for place, best in found.items()))
+        undecided = "not decided yet"
+        for place, best in found.items():
+            typer.echo(f"{place}: {_listed(best) or undecided}")
 
 
 def _listed(settings: dict[str, Any]) -> str:

@@ -12,12 +12,12 @@ was fixed before any trial was made:
 - A search begins with a small grid. Then it tries what is one step away from the best setting so
   far: η doubled or halved; the batch doubled or halved at the same number of samples, with E halved
   or doubled; E halved or doubled. It ends when all of these were tried, so that the chosen value
-  of a setting is never the last one that was tried, except at a limit.
+  of a setting is never the last one that was tried, except at a limit. This is a local best.
 - The limits: E and batch are at least 1, and a client goes through at most half of its samples in a
   round, rounded down to a power of two: E × batch <= 1,024 with 20 clients and 4,096 with four.
   Local work is what a round costs rather than something to tune: more of it was more accurate
   wherever it was tried, and the time that the figures take grows with it.
-- ResNet-18 on CIFAR-100 costs six times as much as the network for CIFAR-10. There the search looks
+- ResNet-18 on CIFAR-100 costs many times as much as the network for CIFAR-10. There the search looks
   at the first run alone. The two best settings are then trained in the other two runs as well, and
   only settings with three runs can be chosen.
 
@@ -96,13 +96,22 @@ def read_trials(folder: Path, file: str = CHOICE) -> list[Trial]:
 
 
 def best_of(trials: Sequence[Trial], place: Place) -> dict[str, Any]:
-    """Return the setting with the best score for a data set on an air."""
-    return _best(_known(trials, place))._asdict()
+    """Return the setting with the best score for a data set on an air, empty if none has one."""
+    known = _known(trials, place)
+    return _best(known)._asdict() if any(len(runs) == _RUNS for runs in known.values()) else {}
 
 
-def chosen(file: str, trials: Sequence[Trial], place: Place) -> Mapping[str, Any]:
-    """Return the setting that was chosen by the trials in a file of this name."""
-    return _OPEN[place] if file == PUBLISHED else best_of(trials, place)
+def is_chosen(file: str, trials: Sequence[Trial], trial: Trial) -> bool:
+    """Whether a trial has the setting that was chosen by the trials in a file of this name."""
+    place = trial["dataset"], trial["air"]
+    best = _OPEN[place] if file == PUBLISHED else best_of(trials, place)
+    return bool(best) and best.items() <= trial.items()
+
+
+def unfinished(trials: Sequence[Trial]) -> list[Place]:
+    """Return the places of the study whose search has begun and has not ended."""
+    known = {place: _known(trials, place) for place in SEARCHES}
+    return [place for place, mine in known.items() if mine and _next(mine, SEARCHES[place])]
 
 
 def try_all(

@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from freshband.errors import FileError
-from freshband.experiments._choice import CHOICE, PUBLISHED, chosen, read_trials
+from freshband.experiments._choice import (
+    CHOICE,
+    PUBLISHED,
+    Setting,
+    is_chosen,
+    read_trials,
+    unfinished,
+)
 from freshband.experiments.base import (
     Experiment,
     _experiment_names,
@@ -111,6 +118,8 @@ def _left_open(folder: Path) -> list[str]:
     ]
     for file, trials in files.items():
         told = f"Computed on {_devices(trials)}; the chosen settings are bold."
+        if file == CHOICE and (left := unfinished(trials)):
+            told += f" Not finished yet: {'; '.join(map(', '.join, left))}."
         head = "| data, air | E | batch | η | accuracy of random | of runs |"
         lines += [_prose(folder, file.removesuffix(".json")) + told, "", head]
         lines += ["| --- | ---: | ---: | ---: | ---: | --- |", *_trial_rows(file, trials), ""]
@@ -119,10 +128,9 @@ def _left_open(folder: Path) -> list[str]:
 
 def _trial_rows(file: str, trials: Sequence[dict[str, Any]]) -> Iterator[str]:
     for trial in trials:
-        place, runs = (trial["dataset"], trial["air"]), trial["accuracies"]
-        best = chosen(file, trials, place)
-        mark = "**" if best.items() <= trial.items() else ""
-        cells = [", ".join(place), *(trial[name] for name in best)]
+        runs = trial["accuracies"]
+        mark = "**" if is_chosen(file, trials, trial) else ""
+        cells = [f"{trial['dataset']}, {trial['air']}", *(trial[name] for name in Setting._fields)]
         cells += [f"{sum(runs) / len(runs):.1%}", ", ".join(f"{run:.1%}" for run in runs)]
         yield f"| {' | '.join(f'{mark}{cell}{mark}' for cell in cells)} |"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from freshband.errors import FileError
-from freshband.experiments._choice import CHOICE, PUBLISHED, chosen
+from freshband.experiments._choice import CHOICE, PUBLISHED, is_chosen
 from freshband.experiments.base import Experiment, _find_verdicts, _read_rows
 from freshband.reporting._numbers import counted, number
 from freshband.reporting._page.charts import Table
@@ -97,8 +97,7 @@ def _claims_table(claims: list[dict[str, Any]]) -> Table:
 def _show_trials(trials: list[dict[str, Any]], path: Path, title: str) -> Part:
     rows = []
     for trial in trials:
-        best = chosen(path.name, trials, (trial["dataset"], trial["air"]))
-        taken = "taken" if best.items() <= trial.items() else ""
+        taken = "taken" if is_chosen(path.name, trials, trial) else ""
         runs = trial["accuracies"]
         accuracy = number(sum(runs) / len(runs), percent=True)
         cells = {**trial, "accuracy": accuracy, "runs": len(runs), "taken": taken}
