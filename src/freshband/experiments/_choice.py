@@ -17,9 +17,9 @@ was fixed before any trial was made:
   round, rounded down to a power of two: E × batch <= 1,024 with 20 clients and 4,096 with four.
   Local work is what a round costs rather than something to tune: more of it was more accurate
   wherever it was tried, and the time that the figures take grows with it.
-- ResNet-18 on CIFAR-100 costs many times as much as the network for CIFAR-10. There the search looks
-  at the first run alone. The two best settings are then trained in the other two runs as well, and
-  only settings with three runs can be chosen.
+- ResNet-18 on CIFAR-100 costs many times as much as the network for CIFAR-10. There the search
+  looks at the first run alone. The two best settings are then trained in the other two runs as
+  well, and only settings with three runs can be chosen.
 
 Every trial is kept in ``choice.json``, so that an interrupted command can be resumed.
 """
