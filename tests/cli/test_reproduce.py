@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import statistics
 import sys
@@ -16,18 +17,19 @@ from freshband.cli._options import Format
 from freshband.cli.app import app
 from freshband.cli.reproduce import choose
 from freshband.errors import UnknownNameError
-from freshband.experiments._choice import GRID
+from freshband.experiments._choice import SEARCHES, Search, Setting, best_of, read_trials
 from freshband.experiments.base import _COMMANDS, Machine, _experiment_names, registry
 from freshband.reporting.report import write_report
 from freshband.simulation.result import load_result
 from tests.cli.running import Shell
+from tests.experiments.searching import as_trials, walk
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "my_experiment.py"
 QUIET = Machine(device="cpu", progress=False)
 SEARCH = {
-    "grid": {("digits", "extreme"): [((1,), (8,), (1e-6, 0.1))]},
-    "changes": {"model": "mlp", "rounds": 160, "eval_every": 20},
+    "searches": {("digits", "extreme"): Search(4, (4,), (1e-6, 0.1))},
+    "changes": {"model": "mlp", "rounds": 30, "eval_every": 15},
 }
 
 
@@ -132,12 +134,12 @@ def test_an_experiment_that_is_incomplete_is_refused(own: Shell) -> None:
 def test_the_choice_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     choose(tmp_path, QUIET, 1, Format.table, **SEARCH)
     first = capsys.readouterr()
-    assert "client_lr 1e-06, accuracy" in first.err
-    assert first.out == "digits, extreme: local_steps 1, batch_size 8, client_lr 1e-06\n"
+    assert "client_lr 1e-06, accuracies [" in first.err
+    assert first.out == "digits, extreme: local_steps 1, batch_size 4, client_lr 1e-06\n"
     choose(tmp_path, QUIET, None, Format.json, **SEARCH)
     second = capsys.readouterr()
-    best = {"local_steps": 1, "batch_size": 8, "client_lr": 0.1}
-    assert json.loads(second.out) == {"digits, extreme": best}
+    place = ("digits", "extreme")
+    assert json.loads(second.out) == {"digits, extreme": best_of(read_trials(tmp_path), place)}
     assert "1e-06" not in second.err  # it was tried before
     written = write_report(tmp_path)
     assert (written.shown, written.left_out) == ([tmp_path / "choice.json"], [])
@@ -149,10 +151,16 @@ def test_the_choice_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_the_choice_from_the_command_line(shell: Shell) -> None:
     """Everything was tried before, so that nothing is trained."""
     Path("reproduction").mkdir()
-    kept = (ROOT / "docs" / "reproduction" / "choice.json").read_text(encoding="utf-8")
+
+    def score(setting: Setting, run: int) -> float:
+        away = abs(math.log2(setting.batch_size / 64)) + abs(math.log2(setting.client_lr / 0.1))
+        return setting.local_steps * setting.batch_size / 10_000 - away / 10
+
+    searched = {place: walk(search, score)[0] for place, search in SEARCHES.items()}
+    kept = json.dumps([trial for each in searched.items() for trial in as_trials(*each)])
     Path("reproduction/choice.json").write_text(kept, encoding="utf-8")
     done = shell("reproduce", "choice", "--format", "json")
     assert (done.code, done.err) == (0, "")
     found = json.loads(done.out)
-    assert list(found) == [", ".join(place) for place in GRID]
-    assert found["cifar10, extreme"] == {"local_steps": 20, "batch_size": 64, "client_lr": 0.05}
+    assert list(found) == [", ".join(place) for place in SEARCHES]
+    assert found["cifar10, extreme"] == {"local_steps": 64, "batch_size": 64, "client_lr": 0.1}

@@ -108,6 +108,28 @@ def test_bad_synthetic_parameters_are_named(params: dict[str, Any], message: str
         load_dataset("synthetic", **params)
 
 
+# A part held out ---------------------------------------------------------------------------------
+
+
+def test_what_is_held_out_is_a_fixed_part_of_the_training_set() -> None:
+    digits = load_dataset("digits")
+    assert digits.hold_out(0) is digits
+    part, same = digits.hold_out(0.25), load_dataset("digits", seed=5, run=2).hold_out(0.25)
+    assert torch.equal(part.test_images, same.test_images)
+    assert (part.n_train, part.n_test) == (1078, 360)
+    assert (part.mean, part.std) == (digits.mean, digits.std)
+
+    def lines(images: torch.Tensor, labels: torch.Tensor) -> list[list[int]]:
+        return torch.column_stack([images.flatten(1), labels]).tolist()
+
+    both = lines(part.train_images, part.train_labels) + lines(part.test_images, part.test_labels)
+    assert sorted(both) == sorted(lines(digits.train_images, digits.train_labels))
+    few = Dataset.of(X[:2], Y[:2], X[:1], Y[:1], n_classes=3)
+    assert [(few.hold_out(s).n_train, few.hold_out(s).n_test) for s in (0.1, 0.9)] == [(1, 1)] * 2
+    with pytest.raises(ParameterError, match=r"share must be a number in \[0, 1\), got 1"):
+        digits.hold_out(1)
+
+
 # One's own ----------------------------------------------------------------------------------------
 
 

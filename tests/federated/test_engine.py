@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from freshband.federated import Dataset, Federation, Partition, RoundRecord, Training
+from freshband.federated import Dataset, Federation, Partition, RoundRecord, Training, load_dataset
 from freshband.federated.algorithms.fedavg import _WEIGHTINGS
 from freshband.federated.batches import Batches
 from freshband.federated.clients._base import ParameterLayout, TrainingJob
@@ -52,6 +53,18 @@ def test_async_is_the_slow_round(rule: Any, weights: Any) -> None:
         more["contribution"] = "paper"
     records = assert_plays_like_the_slow_one(tiny(aggregation=rule, weights=weights, **more))
     assert any(record.staleness.max() > 0 for record in records)
+
+
+def test_with_a_part_held_out_the_test_set_does_not_matter() -> None:
+    settings = tiny(held_out=0.2)
+    records = assert_plays_like_the_slow_one(settings)
+    whole = load_dataset(settings.dataset, seed=settings.seed, **settings.dataset_options)
+    other = dataclasses.replace(whole, test_labels=(whole.test_labels + 1) % whole.n_classes)
+    for data, share in ((other, 0.2), (whole.hold_out(0.2), 0.0)):
+        again, _ = play(tiny(held_out=share), dataset=data)
+        assert [one.accuracy for one in again] == [one.accuracy for one in records]
+    plain, _ = play(tiny())
+    assert [one.accuracy for one in plain] != [one.accuracy for one in records]
 
 
 @pytest.mark.parametrize("weights", ["equal", "contribution"])

@@ -27,6 +27,7 @@ from tests.simulation.refusing import refused
         ({"server_lr": float("nan")}, "server_lr must be .*got nan"),
         ({"algorithm_options": {"server_lr": True}}, "server_lr must be .*got True"),
         ({"algorithm_options": [1]}, "algorithm_options must be"),
+        ({"held_out": 1}, r"held_out must be .* in \[0, 1\), got 1"),
         ({"val_fraction": 1}, r"val_fraction must be .* in \[0, 1\), got 1"),
         ({"algorithm": "fedasync", "mixing": 0}, r"mixing must be .* in \(0, 1\], got 0"),
         ({"algorithm": "fedasync", "mixing": 1.5}, r"mixing must be .* in \(0, 1\], got 1.5"),

@@ -73,6 +73,7 @@ class SlowFederation:
         self.options = read_options(settings)
         self.alter = alter_update
         self.data = dataset or load_dataset(s.dataset, seed=s.seed, run=s.run, **s.dataset_options)
+        self.data = self.data.hold_out(s.held_out)
         self.partition = partition or split_samples(
             self.data.train_labels, s.clients, scheme=s.partition, val_fraction=s.val_fraction,
             seed=s.seed, run=s.run, **s.partition_options,

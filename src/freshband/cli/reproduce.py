@@ -180,11 +180,13 @@ def choose(
         typer.echo(_listed(trial), err=True)
     known = read_trials(folder)
     places = dict.fromkeys((trial["dataset"], trial["air"]) for trial in known)
-    found = {", ".join(place): best_of(known, *place) for place in places}
+    found = {", ".join(place): best_of(known, place) for place in places}
     if output is Format.json:
         print_json(found)
     else:
-        typer.echo("\n".join(f"{place}: {_listed(best)}" for place, best in found.items()))
+        undecided = "not decided yet"
+        for place, best in found.items():
+            typer.echo(f"{place}: {_listed(best) or undecided}")
 
 
 def _listed(settings: dict[str, Any]) -> str:

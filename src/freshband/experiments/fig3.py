@@ -37,8 +37,9 @@ class Fig3(Trained):
     piecewise channels with N = 30, M = 20 and GLR-CUCB, extremely non-stationary ones with N = 6,
     M = 4 and M-Exp3. Ours is `bayes` with the paper's matching and the best rule of `rules`.
 
-    **Deviations.** What the paper leaves open (E20) was chosen once, by the accuracy of random
-    scheduling alone: see `freshband.experiments._choice`. The scale ``quick`` trains on the digits.
+    **Deviations.** What the paper leaves open (E20) was chosen by the accuracy of random
+    scheduling alone: see `freshband.experiments.training`. The scale ``quick`` trains on the
+    digits.
     """
 
     title = "Accuracy over rounds"

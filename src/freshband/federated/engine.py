@@ -103,6 +103,7 @@ class Federation:
                 chosen.dataset, seed=chosen.seed, run=chosen.run, **chosen.dataset_options
             )
         )
+        whole = whole.hold_out(chosen.held_out)
         self.partition = partition if partition is not None else split_samples(
             whole.train_labels.cpu(), chosen.clients, scheme=chosen.partition,
             val_fraction=chosen.val_fraction, seed=chosen.seed, run=chosen.run,

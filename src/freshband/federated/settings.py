@@ -45,6 +45,9 @@ class Training(Parameters):
         ``"digits"``, ``"cifar10"``, ``"cifar100"`` or ``"synthetic"``, with ``dataset_options``.
     partition : str, default "dirichlet"
         Who holds what: ``"dirichlet"``, ``"iid"`` or ``"shards"``, with ``partition_options``.
+    held_out : float in [0, 1), default 0
+        Share of the training set that no client gets and that takes the place of the test set
+        (`freshband.federated.data.Dataset.hold_out`): to choose settings without the test set.
     val_fraction : float in [0, 1), default 0.1
         Share of its samples a client keeps to measure errors on.
     model : str, optional
@@ -107,6 +110,7 @@ class Training(Parameters):
     dataset_options: _Options = Field(default_factory=dict)
     partition: str = "dirichlet"
     partition_options: _Options = Field(default_factory=dict)
+    held_out: Annotated[float, Field(ge=0, lt=1)] = 0.0
     val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
     model: str | None = None
     model_options: _Options = Field(default_factory=dict)

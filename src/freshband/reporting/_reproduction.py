@@ -9,12 +9,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from freshband.errors import FileError
-from freshband.experiments._choice import best_of, read_trials
+from freshband.experiments._choice import (
+    CHOICE,
+    PUBLISHED,
+    Setting,
+    is_chosen,
+    read_trials,
+    unfinished,
+)
 from freshband.experiments.base import (
     Experiment,
     _experiment_names,
@@ -36,8 +43,7 @@ def reproduction_page(folder: Path) -> str:
             if (folder / experiment.verdicts).exists():
                 parts.append(_section(experiment, folder))
                 break
-    if read_trials(folder):
-        parts.append(_left_open(folder))
+    parts += _left_open(folder)
     if len(parts) == 1:
         raise FileError(f"{folder} holds neither verdicts nor trials of freshband reproduce")
     return "\n".join(filter(None, [*parts, _prose(folder, "deviations")]))
@@ -95,28 +101,38 @@ def _devices(made: Iterable[Mapping[Any, Any]]) -> str:
     return " and ".join(sorted(names))
 
 
-def _left_open(folder: Path) -> str:
-    """Show the trials for the settings that the paper leaves open."""
-    trials = read_trials(folder)
+def _left_open(folder: Path) -> list[str]:
+    """Show the trials for the settings that the paper leaves open, and those of an earlier rule."""
+    files = {file: read_trials(folder, file) for file in (CHOICE, PUBLISHED)}
+    files = {file: trials for file, trials in files.items() if trials}
+    if not files:
+        return []
     lines = [
         "## What the paper leaves open in training",
         "",
         "```shell",
-        "freshband reproduce choice --data-dir data --out reproduction" + _place(trials),
+        "freshband reproduce choice --data-dir data --out reproduction"
+        + _place(next(iter(files.values()))),
         "```",
         "",
-        _prose(folder, "choice") + f"Computed on {_devices(trials)}; the chosen settings are bold.",
-        "",
-        "| data, air | E | batch | η | accuracy of random |",
-        "| --- | ---: | ---: | ---: | ---: |",
     ]
+    for file, trials in files.items():
+        told = f"Computed on {_devices(trials)}; the chosen settings are bold."
+        if file == CHOICE and (left := unfinished(trials)):
+            told += f" Not finished yet: {'; '.join(map(', '.join, left))}."
+        head = "| data, air | E | batch | η | accuracy of random | of runs |"
+        lines += [_prose(folder, file.removesuffix(".json")) + told, "", head]
+        lines += ["| --- | ---: | ---: | ---: | ---: | --- |", *_trial_rows(file, trials), ""]
+    return ["\n".join(lines)]
+
+
+def _trial_rows(file: str, trials: Sequence[dict[str, Any]]) -> Iterator[str]:
     for trial in trials:
-        best = best_of(trials, trial["dataset"], trial["air"])
-        cells = [f"{trial['dataset']}, {trial['air']}", *(trial[name] for name in best)]
-        mark = "**" if best.items() <= trial.items() else ""
-        shown = (f"{mark}{cell}{mark}" for cell in (*cells, f"{trial['accuracy']:.1%}"))
-        lines.append(f"| {' | '.join(shown)} |")
-    return "\n".join([*lines, ""])
+        runs = trial["accuracies"]
+        mark = "**" if is_chosen(file, trials, trial) else ""
+        cells = [f"{trial['dataset']}, {trial['air']}", *(trial[name] for name in Setting._fields)]
+        cells += [f"{sum(runs) / len(runs):.1%}", ", ".join(f"{run:.1%}" for run in runs)]
+        yield f"| {' | '.join(f'{mark}{cell}{mark}' for cell in cells)} |"
 
 
 def _row(claim: Mapping[str, Any]) -> str:

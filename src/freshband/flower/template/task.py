@@ -23,7 +23,7 @@ class Task:
         self.settings = settings
         self.dataset = load_dataset(
             settings.dataset, seed=settings.seed, run=settings.run, **settings.dataset_options
-        )
+        ).hold_out(settings.held_out)
         self.partition = split_samples(
             self.dataset.train_labels,
             settings.clients,

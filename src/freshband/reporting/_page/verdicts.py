@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from freshband.errors import FileError
+from freshband.experiments._choice import CHOICE, PUBLISHED, is_chosen
 from freshband.experiments.base import Experiment, _find_verdicts, _read_rows
 from freshband.reporting._numbers import counted, number
 from freshband.reporting._page.charts import Table
@@ -21,6 +22,7 @@ _TRIED: Final = {
     "batch_size": "batch",
     "client_lr": "step size",
     "accuracy": "accuracy of random",
+    "runs": "runs",
     "device": "device",
     "precision": "precision",
     "taken": "",
@@ -35,7 +37,7 @@ def is_verdict_name(name: str) -> bool:
     >>> is_verdict_name("fig2a-quick.json"), is_verdict_name("package.json")
     (True, False)
     """
-    return name == "choice.json" or _find_verdicts(name) is not None
+    return name in (CHOICE, PUBLISHED) or _find_verdicts(name) is not None
 
 
 def show_json(path: Path, title: str) -> Part:
@@ -93,14 +95,12 @@ def _claims_table(claims: list[dict[str, Any]]) -> Table:
 
 
 def _show_trials(trials: list[dict[str, Any]], path: Path, title: str) -> Part:
-    from freshband.experiments._choice import best_of
-
     rows = []
     for trial in trials:
-        best = best_of(trials, trial["dataset"], trial["air"])
-        taken = "taken" if best.items() <= trial.items() else ""
-        accuracy = number(trial["accuracy"], percent=True)
-        cells = {**trial, "accuracy": accuracy, "taken": taken}
+        taken = "taken" if is_chosen(path.name, trials, trial) else ""
+        runs = trial["accuracies"]
+        accuracy = number(sum(runs) / len(runs), percent=True)
+        cells = {**trial, "accuracy": accuracy, "runs": len(runs), "taken": taken}
         rows.append([str(cells[name]) for name in _TRIED])
     return Part(
         kind="Choice",
