@@ -21,7 +21,7 @@ from freshband.states import not_saved
 class Desk(NamedTuple):
     """The arrays of one round on the server, for M clients and N channels."""
 
-    ages: NDArray[np.int64]  # (M,) a_i(t), equation (8)
+    ages: NDArray[Any]  # (M,) a_i(t), equation (8): int64, or float64 in a fleet
     priorities: NDArray[np.float64]  # (M,) from training; zeros without
     chosen: NDArray[np.int64]  # (M,) channels selected
     scores: NDArray[np.float64]  # (1, N) ranking key of all clients, or (M, N) of each

@@ -15,18 +15,23 @@ from freshband._files import check_appendable, write_whole
 from freshband._jit import explained
 from freshband._policy import Policy, parse_policy
 from freshband._rounds import broken_rule, read_contributions
-from freshband._saving import read_coordinator, write_coordinator
 from freshband._seeding import Role, check_seed, generator
 from freshband.errors import FileError, ParameterError, reason
-from freshband.fleet._acknowledgements import check_news, check_open, read_mask, read_news
+from freshband.fleet._acknowledgements import (
+    check_news,
+    check_open,
+    read_mask,
+    read_news,
+    still_open,
+)
 from freshband.fleet._learning import observe
 from freshband.fleet._names import Name, Names
 from freshband.fleet._planning import plan
+from freshband.fleet._saving import read_coordinator, write_coordinator
 from freshband.fleet._state import LOST, MUTE, UNKNOWN, in_this_round, open_fleet
+from freshband.fleet._view import View
 from freshband.fleet.options import FleetOptions, Links, ProofOfLife, Silence, read_weights
-from freshband.matching.base import priorities_of
 from freshband.parameters import file_path, whole_number
-from freshband.schedulers.base import means
 from freshband.schedulers.oracle import Oracle
 from freshband.states import enlarge, reserve
 
@@ -35,7 +40,7 @@ __all__ = ["Coordinator"]
 _ROOM: Final = 1024  # rounds reserved ahead at a time
 
 
-class Coordinator:
+class Coordinator(View):
     """Plans each round and learns from acknowledgements.
 
     `plan` gives clients their channels and `observe` learns from acknowledgements. The coordinator
@@ -155,113 +160,9 @@ class Coordinator:
             proof_of_life=options.proof_of_life,
         )
 
-    def __repr__(self) -> str:
-        return (
-            f"Coordinator({self.policy.name!r}, n_clients={self.n_clients}, "
-            f"n_channels={self.n_channels}, seed={self.seed}) after round {self._round}"
-        )
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle what `save` writes, between two rounds; the log is not included."""
         return Coordinator.from_bytes, (self.to_bytes(),)
-
-    # ---------------------------------------------------------------------------- properties
-
-    @property
-    def n_clients(self) -> int:
-        """Number of clients M, those that left included until their number is used again."""
-        return self._clients.count
-
-    @property
-    def n_channels(self) -> int:
-        """Number of channels N."""
-        return self._channels.count
-
-    @property
-    def seed(self) -> int:
-        """The seed of all choices."""
-        return self._seed
-
-    @property
-    def run(self) -> int:
-        """Which of the independent runs with this seed it is."""
-        return self._run
-
-    @property
-    def horizon(self) -> int | None:
-        """Number of rounds T, if it was given."""
-        return self._horizon
-
-    @property
-    def policy(self) -> Policy:
-        """Scheduler, AoI-aware rule and matching."""
-        return self._policy
-
-    @property
-    def fleet_options(self) -> FleetOptions:
-        """What is assumed about the clients, without their weights."""
-        return self._options
-
-    @property
-    def client_ids(self) -> list[Name | None]:
-        """Ids of all clients; None where a client left."""
-        with self._lock:
-            return [self._clients[client] for client in range(self.n_clients)]
-
-    @property
-    def round(self) -> int:
-        """The number of rounds that are closed: observed, or followed by another plan."""
-        with self._lock:
-            return self._round
-
-    @property
-    def ages(self) -> NDArray[np.float64]:
-        """Expected ages of the clients at the end of the last closed round; NaN if it left."""
-        with self._lock:
-            ages = self._round - self._fleet.since + 1.0
-            return np.where(self._members == 1, ages, np.nan)
-
-    @property
-    def alive(self) -> NDArray[np.float64]:
-        """The probability that each client is still there (a copy)."""
-        with self._lock:
-            return self._fleet.doubts.alive.copy()
-
-    @property
-    def pending(self) -> NDArray[np.int64] | None:
-        """The latest plan (a copy) if nothing of it has been observed, or None."""
-        with self._lock:
-            return self._assignment(self._round + 1) if self._planned else None
-
-    @property
-    def open_rounds(self) -> list[int]:
-        """Rounds with outcomes that are unknown and may still be observed, in ascending order."""
-        with self._lock:
-            rounds = self._fleet.sent.rounds
-            return sorted(rounds["round"][rounds["unknown"] > 0].tolist())
-
-    @property
-    def priorities(self) -> NDArray[np.float64] | None:
-        """Priorities of the clients in the last plan, equation (39); None without ``+priority``.
-
-        NaN for clients that had no slot, because more are there than may send.
-        """
-        with self._lock:
-            found = np.zeros(len(self._fleet.served))
-            if not priorities_of(self._matching, found):
-                return None
-            served = self._fleet.served[: self._fleet.slots[0]]
-            spread = np.full(self.n_clients, np.nan)
-            spread[served] = found[: len(served)]
-            return spread
-
-    @property
-    def channel_means(self) -> NDArray[np.float64]:
-        """The scheduler's estimate of each channel's success rate; 0.5 without observations."""
-        found = np.full(self.n_channels, 0.5)
-        with self._lock:
-            means(self._scheduler, found)
-        return found
 
     # ------------------------------------------------------------------------------- a round
 
@@ -296,12 +197,11 @@ class Coordinator:
             worth = self._read_contributions(contributions)
             here = read_mask("present", present, self.n_clients, "client")
             usable = read_mask("available", available, self.n_channels, "channel")
-            if self._planned:
-                self._learn(self._round + 1, self._news(self._round + 1, UNKNOWN))
-            t = self._round + 1
-            if self._options.silence == "loss" and t > self._options.max_delay + 1:
-                oldest = t - self._options.max_delay - 1
-                self._learn(oldest, self._news(oldest, LOST))
+            if self._planned:  # its outcomes are unknown for now
+                self._learn(self._round + 1, still_open(fleet.sent, self._round + 1, UNKNOWN))
+            t, oldest = self._round + 1, self._round - self._options.max_delay
+            if self._options.silence == "loss" and oldest > 0:
+                self._learn(oldest, still_open(fleet.sent, oldest, LOST))
             if t > self._reserved:  # arrays cannot grow in compiled code
                 self._scheduler = reserve(self._scheduler, _ROOM)
                 self._reserved = t - 1 + _ROOM
@@ -317,13 +217,6 @@ class Coordinator:
                 raise broken_rule(self.policy.name, t, fleet.desk)
             self._planned = True
             return self._assignment(t)
-
-    def _assignment(self, t: int) -> NDArray[np.int64]:
-        """Return the plan of a round that is remembered."""
-        assignment = np.full(self.n_clients, -1, np.int64)
-        entries = self._fleet.sent.of(t)
-        assignment[entries["client"]] = entries["channel"]
-        return assignment
 
     def _read_contributions(self, contributions: ArrayLike | None) -> NDArray[np.float64] | float:
         if contributions is None:
@@ -393,11 +286,6 @@ class Coordinator:
             except OSError as error:
                 raise FileError(f"cannot write {self._log}: {reason(error)}") from None
             return alarm
-
-    def _news(self, when: int, outcome: int) -> NDArray[np.int8]:
-        """Return the same outcome for all transmissions of a round that are unknown."""
-        known = self._fleet.sent.of(when)["outcome"] != UNKNOWN
-        return np.where(known, UNKNOWN, outcome).astype(np.int8)
 
     def _learn(self, when: int, news: NDArray[np.int8]) -> int | None:
         row = self._fleet.sent.row(when)

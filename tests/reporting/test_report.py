@@ -17,10 +17,10 @@ import xarray as xr
 from freshband._sealed import save_sealed
 from freshband.channels.base import build, open_air
 from freshband.errors import FileError, FreshbandError, ParameterError
+from freshband.reporting._page.air import channel_map
 from freshband.reporting._page.comparison import show_comparison
 from freshband.reporting._page.parts import air_again
 from freshband.reporting._page.training import show_training
-from freshband.reporting._page.air import channel_map
 from freshband.reporting.report import write_report
 from tests.reporting.pages import Document, report, report_of
 from tests.reporting.results import (

@@ -59,11 +59,10 @@ def read_news(
     sent: NDArray[np.void], delivered: Any, n_clients: int, clients: Any, teaches: Any
 ) -> NDArray[np.int8]:
     """Return the outcome of each transmission of a round; see `Coordinator.observe`."""
+    where = np.arange(n_clients) if clients is None else np.asarray(clients)
     if clients is None:
         outcome = read_outcome(delivered, n_clients)
-        where = np.arange(n_clients) if teaches is not None else None
     else:
-        where = np.asarray(clients)
         if where.ndim != 1 or where.dtype.kind not in "iu" or len(np.unique(where)) != len(where):
             raise ParameterError(f"clients must be different numbers, got {shown(clients)}")
         if len(where) and not (where.min() >= 0 and where.max() < n_clients):
@@ -106,3 +105,9 @@ def check_news(sent: NDArray[np.void], when: int, news: NDArray[np.int8], names:
             f"{_WORDS[int(known[entry])]}, got {_WORDS[int(news[entry])]}"
         )
     news[known != UNKNOWN] = UNKNOWN
+
+
+def still_open(sent: Sent, when: int, outcome: int) -> NDArray[np.int8]:
+    """Return news of a round that give the same outcome to all that are unknown."""
+    known = sent.of(when)["outcome"] != UNKNOWN
+    return np.where(known, UNKNOWN, outcome).astype(np.int8)

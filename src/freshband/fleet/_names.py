@@ -18,7 +18,7 @@ class Names:
         self._numbers: dict[Name, int] = {}
         if given is None:
             return
-        names = [given] if isinstance(given, str | bytes) else list(given)
+        names = [given] if isinstance(given, str) else list(given)
         if len(names) != count:
             raise ParameterError(
                 f"{what}_ids must hold one name per {what}, {count}, got {len(names)}"

@@ -95,7 +95,7 @@ class _Switches:
         if self._period is None:
             return np.ones((n, len(self._there)), np.bool_)
         switched = self._rng.random((n, len(self._there))) < 1.0 / self._period
-        there = self._there ^ (np.cumsum(switched, axis=0) % 2 == 1)
+        there: NDArray[np.bool_] = self._there ^ (np.cumsum(switched, axis=0) % 2 == 1)
         if n > 0:
             self._there = there[-1]
         return there

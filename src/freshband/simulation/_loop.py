@@ -23,7 +23,7 @@ class Tally(NamedTuple):
     variance: NDArray[np.float64]  # (1,) sum over rounds of M V_t, which needs no division
     delivered: NDArray[np.int64]  # (M,) successes of each client
     checkpoint: NDArray[np.int64]  # (P,) rounds at which curves are sampled, increasing
-    age_curve: NDArray[np.int64]  # (P,) sum of ages so far
+    age_curve: NDArray[Any]  # (P,) sum of ages so far, weighted in a fleet
     variance_curve: NDArray[np.float64]  # (P,)
     delivered_curve: NDArray[np.int64]  # (P,) successes so far
     alarm: NDArray[np.int64]  # (room, 2) round and channel of each alarm
