@@ -108,15 +108,17 @@ def _rebuild(state: State, saved: Mapping[str, np.ndarray], prefix: str = "") ->
 def enlarge(fresh: State, state: State) -> State:
     """Return a state of a larger problem, ``fresh``, that knows all that ``state`` knows.
 
-    Arrays of the two have the same number of axes; old entries go to the front of the new ones.
+    Arrays of the two have the same number of axes; old entries go to the front of the new ones,
+    and an array that has grown since its start keeps its room.
     """
     fields: dict[str, Any] = {}
     for (name, new), (_, old) in zip(_fields(fresh), _fields(state), strict=True):
         if _is_state(new):
             fields[name] = enlarge(new, old)
         else:
-            fields[name] = new.copy()
-            fields[name][tuple(slice(length) for length in old.shape)] = old
+            fields[name] = np.zeros(np.maximum(new.shape, old.shape), new.dtype)
+            for array in (new, old):
+                fields[name][tuple(map(slice, array.shape))] = array
     return cast(State, fresh._replace(**fields))  # type: ignore[attr-defined]  # a NamedTuple
 
 
