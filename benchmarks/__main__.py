@@ -17,11 +17,20 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks import coordinator, detector, scaling, simulation
+from benchmarks import coordinator, detector, links, scaling, simulation
 from benchmarks.measure import interleave
 from benchmarks.page import write_page
 
-PARTS = ("simulation", "smpybandits", "scaling", "coordinator", "detector", "training", "flower")
+PARTS = (
+    "simulation",
+    "smpybandits",
+    "scaling",
+    "coordinator",
+    "links",
+    "detector",
+    "training",
+    "flower",
+)
 RESULTS = Path(__file__).with_name("results.json")
 GPU_RESULTS = Path(__file__).with_name("gpu_results.json")
 
@@ -99,6 +108,8 @@ def main() -> None:
         results["scaling"] = scaling.table(args.repeats)
     if "coordinator" in parts:
         results["coordinator"] = coordinator.table(args.repeats)
+    if "links" in parts:
+        results["links"] = links.table(args.repeats)
     if "detector" in parts:
         results["detector"] = detector.table(args.repeats, args.peers)
     if "training" in parts:

@@ -296,6 +296,12 @@ class Bayes(Parameters):
 
     A round costs `O(N H K)` for `H` = 5 hazards, twenty times as much as `glr-cucb`.
 
+    **Links that differ.** Where links may differ per client, every link is scored. Six forecasters
+    are weighted by how well they predict: links are shared; all differ; they scatter around the
+    channel's rate, closely or widely; a quarter of them differ; or a client adds the same to the
+    logit of every channel. All links change together. ``optimism`` scales an index that is close
+    to Gittins', divided by the client's age, and half as many beginnings are kept.
+
     Examples
     --------
     >>> from freshband import Coordinator
