@@ -90,14 +90,19 @@ def _draw_means(kind: str, n_clients: int, n_channels: int, rng: np.random.Gener
     return np.broadcast_to(of_channel, shape).copy()
 
 
-def _instance(kind: str, size: tuple[int, int, int], seed: int) -> Callable[..., float]:
-    """Draw an air; the function returned plays a scheduler on it and tells the mean age."""
+def _draw(kind: str, size: tuple[int, int, int], seed: int) -> tuple[Any, Any, Any]:
+    """Draw an air: rates by segment, the last round of each segment, and uniform numbers."""
     n_clients, n_channels, rounds = size
     rng = np.random.default_rng([seed, KINDS.index(kind), n_clients])
     means = _draw_means(kind, n_clients, n_channels, rng)
     breaks = np.sort(rng.choice(rounds - 1, _breakpoints(kind), replace=False)) + 1
-    ends = np.append(breaks, rounds)
-    draws = rng.random((rounds, n_clients, n_channels))
+    return means, np.append(breaks, rounds), rng.random((rounds, n_clients, n_channels))
+
+
+def _instance(kind: str, size: tuple[int, int, int], seed: int) -> Callable[..., float]:
+    """Draw an air; the function returned plays a scheduler on it and tells the mean age."""
+    n_clients, n_channels, rounds = size
+    means, ends, draws = _draw(kind, size, seed)
 
     def play(scheduler: Any, shared: bool = False) -> float:
         own = np.random.default_rng(seed)
