@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks import assignment, coordinator, detector, scaling, simulation
+from benchmarks import assignment, coordinator, detector, links, scaling, simulation
 from benchmarks.measure import interleave
 from benchmarks.page import write_page
 
@@ -27,6 +27,7 @@ PARTS = (
     "scaling",
     "coordinator",
     "assignment",
+    "links",
     "detector",
     "training",
     "flower",
@@ -110,6 +111,8 @@ def main() -> None:
         results["coordinator"] = coordinator.table(args.repeats)
     if "assignment" in parts:
         results["assignment"] = assignment.table(args.repeats)
+    if "links" in parts:
+        results["links"] = links.table(args.repeats)
     if "detector" in parts:
         results["detector"] = detector.table(args.repeats, args.peers)
     if "training" in parts:

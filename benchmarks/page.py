@@ -121,6 +121,26 @@ def _assignment(part: dict[str, Any]) -> str:
     )
 
 
+def _links(part: dict[str, Any]) -> str:
+    rows = []
+    for size, row in part["rows"].items():
+        for kind, each in row["kinds"].items():
+            rows.append(
+                [
+                    f"{size}, {kind}",
+                    f"{each['ratio']:.3f} ± {each['error']:.3f}",
+                    f"{each['shared_ratio']:.3f} ± {each['shared_error']:.3f}",
+                ]
+            )
+    costs = ", ".join(f"{row['us_per_round']:.0f} µs at {at}" for at, row in part["rows"].items())
+    return (
+        "## Links that differ\n\nMean age over the oracle's where links may differ per client "
+        f"([what the rows mean](choosing.md#links-that-differ)), over {part['instances']} airs. "
+        f"A round costs at most {costs}.\n\n"
+        + _table(["air", "`bayes` on links", "`bayes`, all links taken as shared"], rows)
+    )
+
+
 def _detector(part: dict[str, Any]) -> str:
     names = list(dict.fromkeys(name for row in part["rows"].values() for name in row))
     return (
@@ -273,6 +293,7 @@ _SECTIONS = {
     "scaling": _scaling,
     "coordinator": _coordinator,
     "assignment": _assignment,
+    "links": _links,
     "detector": _detector,
     "training": _training,
     "flower": _flower,

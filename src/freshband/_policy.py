@@ -79,6 +79,11 @@ class Policy:
         begin = self.scheduler.start
         if links and self.scheduler.start_links is not None:
             begin = self.scheduler.start_links
+            if self.aware is not None:
+                raise ParameterError(
+                    f"policy {self.name!r} has an AoI-aware rule, which knows one success rate per "
+                    "channel: leave out +aa where links differ"
+                )
         state = begin(slots, n_channels, rng, horizon)
         _check_state(f"policy {self.name!r}", state)
         if self.aware is not None:

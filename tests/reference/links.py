@@ -96,7 +96,8 @@ class Mixture:
         self.beginnings = [Beginning(0, n, [(0.0, OFFSET_VARIANCE)] * m)]
         ways = 4 + len(STRENGTHS)
         self.filters = [(way, h) for way in range(ways) for h in range(len(hazards))]
-        self.trust = dict.fromkeys(self.filters, 1 / len(self.filters))
+        prior = [min(0.01 / hazard, 1.0) ** 2 for hazard in hazards]
+        self.trust = {(way, h): prior[h] / sum(prior) / ways for way, h in self.filters}
         self.weight = {each: [1.0] for each in self.filters}
 
     def _learn(self, outcomes: Sequence[Outcome], when: int, forget: float) -> None:

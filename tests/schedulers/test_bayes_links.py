@@ -154,7 +154,7 @@ def test_it_finds_out_how_links_differ(kind: str) -> None:
     else:
         assert trust[best] > 0.9
     scores_of(state, [1.0] * m)
-    assert np.abs(state.mean - rates).mean() < 0.05
+    assert np.abs(state.mean - rates).mean() < 0.08  # 50 outcomes each: 0.05 for all that differ
 
 
 def test_shared_links_are_learned_as_by_the_shared_filter() -> None:

@@ -48,6 +48,7 @@ from freshband.states import not_saved
 __all__ = ["BayesLinksState", "start_links"]
 
 _OFFSET_DRIFT = 0.2  # added to the variance of an offset that outlives a segment
+_SLOW = 1e-2  # higher hazards are trusted less at first: there is much to learn about many links
 _FORGET = 1e-5  # share of the trust that is spread evenly in each round
 _NEGLIGIBLE = 1e-3  # predictions leave out what has this share of the largest weight, or less
 _NEUTRAL = 1.5  # the optimism for which the index is as derived in `_link_rates`
@@ -91,12 +92,13 @@ not_saved(BayesLinksState, "likelihood", "shares", "power", "pooled")
 def start_links(n_clients: int, n_channels: int, slots: int, optimism: float) -> BayesLinksState:
     """Allocate the state: one beginning, and all forecasters equally trusted."""
     ways, hazards = CENTRED + len(STRENGTHS), len(HAZARDS)
+    prior = np.minimum(_SLOW / np.array(HAZARDS), 1.0) ** 2
     weight = np.zeros((ways, hazards, slots))
     weight[:, :, 0] = 1.0
     links, channels = (slots, n_clients, n_channels), (slots, n_channels)
     return BayesLinksState(
         hazards=np.array(HAZARDS),
-        trust=np.full((ways, hazards), 1.0 / (ways * hazards)),
+        trust=np.tile(prior / (ways * prior.sum()), (ways, 1)),
         evidence=np.zeros((ways, hazards)),
         weight=weight,
         fresh=np.zeros(1, np.int64),

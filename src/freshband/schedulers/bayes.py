@@ -42,7 +42,7 @@ from freshband.schedulers.base import (
     update,
     update_late,
 )
-from freshband.states import not_saved
+from freshband.states import newer, not_saved
 
 __all__ = ["Bayes"]
 
@@ -62,6 +62,7 @@ class _Segments(NamedTuple):
 
 
 not_saved(_Segments, "power")  # empty between rounds
+newer(_Segments, "since")  # of an older state, every outcome belongs to every beginning
 
 
 @ranks_by_means
@@ -78,6 +79,9 @@ class _BayesState(NamedTuple):
     values: NDArray[np.float64]  # (N,) index
     optimism: NDArray[np.float64]  # (1,) c
     stale: NDArray[np.int8]  # (1,) whether the estimates lack outcomes that came late
+
+
+newer(_BayesState, "stale")
 
 
 def _start_segments(n_channels: int, groups: int, slots: int) -> _Segments:
@@ -295,6 +299,12 @@ class Bayes(Parameters):
     **Deviations.** Not in the paper. Ranks by posterior mean where the paper ranks by (31).
 
     A round costs `O(N H K)` for `H` = 5 hazards, twenty times as much as `glr-cucb`.
+
+    **Links that differ.** Where links may differ per client, every link is scored. Six forecasters
+    are weighted by how well they predict: links are shared; all differ; they scatter around the
+    channel's rate, closely or widely; a quarter of them differ; or a client adds the same to the
+    logit of every channel. All links change together. ``optimism`` scales an index that is close
+    to Gittins', divided by the client's age, and half as many beginnings are kept.
 
     Examples
     --------
