@@ -205,8 +205,9 @@ class Coordinator(View):
             if t > self._reserved:  # arrays cannot grow in compiled code
                 self._scheduler = reserve(self._scheduler, _ROOM)
                 self._reserved = t - 1 + _ROOM
-            fleet.priorities[:] = worth
-            fleet.present[:] = self._members & here
+            if worth is not None:
+                fleet.priorities[:] = worth
+            np.bitwise_and(self._members, here, out=fleet.present)
             fleet.available[:] = usable
             if present is not None:  # the user knows who lives
                 fleet.doubts.alive[fleet.present == 1] = 1.0
@@ -218,14 +219,14 @@ class Coordinator(View):
             self._planned = True
             return self._assignment(t)
 
-    def _read_contributions(self, contributions: ArrayLike | None) -> NDArray[np.float64] | float:
+    def _read_contributions(self, contributions: ArrayLike | None) -> NDArray[np.float64] | None:
         if contributions is None:
             if self.policy.needs_contributions:
                 raise ParameterError(
                     f"{self.policy.name!r} ranks clients by their contributions: call "
                     "plan(contributions)"
                 )
-            return 0.0
+            return None
         if not self.policy.needs_contributions:
             raise ParameterError(
                 f"contributions are for '+priority' only; {self.policy.name!r} does not use them"

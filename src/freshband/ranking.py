@@ -139,15 +139,30 @@ def take_available(keys: Any, t: int, available: Any, best: Any) -> None:
 
 @cold
 def _heap_select(keys: Any, t: int, best: Any) -> None:
-    m = len(best)
+    """Keep the best in a heap; every 2^k-th item goes first, so that few enter it in any order."""
+    n, m = len(keys), len(best)
+    step = 1
+    while n >= 16 * step * m:
+        step *= 2
     for i in range(m):
-        best[i] = i
+        best[i] = i * step
     for start in range(m // 2 - 1, -1, -1):
         _sift(keys, t, best, start, m)
-    for item in range(m, len(keys)):
-        if _before(keys, t, item, best[0]):
+    _challenge(keys, t, best, m * step, step)
+    while step > 1:
+        step //= 2
+        _challenge(keys, t, best, step, 2 * step)
+
+
+@cold
+def _challenge(keys: Any, t: int, best: Any, first: int, step: int) -> None:
+    """Let every step-th item from ``first`` replace the root of the heap, if it goes before it."""
+    key, tie = keys[best[0]], _tie_break(t, best[0])
+    for item in range(first, len(keys), step):
+        if keys[item] > key or (keys[item] == key and _tie_break(t, item) < tie):
             best[0] = item
-            _sift(keys, t, best, 0, m)
+            _sift(keys, t, best, 0, len(best))
+            key, tie = keys[best[0]], _tie_break(t, best[0])
 
 
 @kernel

@@ -59,24 +59,37 @@ def read_news(
     sent: NDArray[np.void], delivered: Any, n_clients: int, clients: Any, teaches: Any
 ) -> NDArray[np.int8]:
     """Return the outcome of each transmission of a round; see `Coordinator.observe`."""
-    where = np.arange(n_clients) if clients is None else np.asarray(clients)
-    if clients is None:
-        outcome = read_outcome(delivered, n_clients)
-    else:
-        if where.ndim != 1 or where.dtype.kind not in "iu" or len(np.unique(where)) != len(where):
-            raise ParameterError(f"clients must be different numbers, got {shown(clients)}")
-        if len(where) and not (where.min() >= 0 and where.max() < n_clients):
-            raise ParameterError(
-                f"clients must be numbers from 0 to {n_clients - 1}, got {shown(clients)}"
-            )
-        given = read_outcome(delivered, len(where))
-        outcome = np.full(n_clients, UNKNOWN, np.int8)
-        outcome[where] = given
+    count, place, heard = n_clients, sent["client"], np.ones(len(sent), np.bool_)
+    if clients is not None:
+        count, place, heard = _find(sent["client"], clients, n_clients)
+    outcome = read_outcome(delivered, count)
     if teaches is not None:
-        quiet = 1 - read_mask("teaches", teaches, len(where), "outcome")
-        quiet = where[(quiet == 1) & (outcome[where] == LOST)]
-        outcome[quiet] = MUTE
-    return np.ascontiguousarray(outcome[sent["client"]])
+        quiet = read_mask("teaches", teaches, count, "outcome") == 0
+        outcome[quiet & (outcome == LOST)] = MUTE
+    news = np.full(len(sent), UNKNOWN, np.int8)
+    news[heard] = outcome[place]
+    return news
+
+
+def _find(
+    senders: NDArray[np.int64], clients: Any, n_clients: int
+) -> tuple[int, NDArray[np.int64], NDArray[np.bool_]]:
+    """Return how many clients are listed, where the senders among them are, and which these are."""
+    listed = np.asarray(clients)
+    if listed.ndim != 1 or (listed.dtype.kind not in "iu" and len(listed)):
+        raise ParameterError(f"clients must be different numbers, got {shown(clients)}")
+    order = np.argsort(listed)
+    ranked = listed[order]
+    if (ranked[1:] == ranked[:-1]).any():
+        raise ParameterError(f"clients must be different numbers, got {shown(clients)}")
+    if len(ranked) and not (ranked[0] >= 0 and ranked[-1] < n_clients):
+        raise ParameterError(
+            f"clients must be numbers from 0 to {n_clients - 1}, got {shown(clients)}"
+        )
+    place = np.searchsorted(ranked, senders)
+    heard = place < len(ranked)
+    heard[heard] = ranked[place[heard]] == senders[heard]
+    return len(ranked), order[place[heard]], heard
 
 
 def check_open(sent: Sent, when: int, latest: int, planned: bool, *, named: bool) -> None:

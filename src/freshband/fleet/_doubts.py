@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband._jit import kernel
+from freshband._jit import cold, kernel
 from freshband.states import record
 
 _PROOFS = ("outcome", "delivery", "none")
@@ -34,7 +34,7 @@ class Doubts(NamedTuple):
     alive: NDArray[np.float64]  # (M,) P(alive)
     heard: NDArray[np.int64]  # (M,) the last round with a sign of life
     delays: NDArray[np.void]  # (D,) outcomes unknown (asked) d rounds later, and then answered
-    rule: NDArray[np.void]  # what proves that a client is alive
+    rule: NDArray[np.void]  # what proves that a client is alive; whether any is doubted
 
 
 def open_doubts(n_clients: int, depth: int, proof_of_life: str) -> Doubts:
@@ -46,7 +46,7 @@ def open_doubts(n_clients: int, depth: int, proof_of_life: str) -> Doubts:
         alive=np.ones(n_clients),
         heard=np.zeros(n_clients, np.int64),
         delays=delays,
-        rule=record(proof=_PROOFS.index(proof_of_life)),
+        rule=record(proof=_PROOFS.index(proof_of_life), doubted=False),
     )
 
 
@@ -55,6 +55,7 @@ def _begin_doubt(doubts: Any, client: int, t: int) -> None:
     """Count the rounds since the last sign of life, in which the client may have died."""
     if doubts.alive[client] == 1.0:
         doubts.alive[client] = math.pow(1.0 - _DEATH, float(t - doubts.heard[client]))
+        doubts.rule[0]["doubted"] = 1
 
 
 @kernel
@@ -99,16 +100,24 @@ def judge_outcome(doubts: Any, place: Any, when: int, t: int) -> None:
         place["doubted"] = doubts.alive[client] < _TEACHES
 
 
-@kernel
-def close_doubts(doubts: Any, sent: Any, t: int) -> None:
-    """End round t: clients may die or return, and outcomes that are still unknown raise doubts."""
-    if doubts.rule[0]["proof"] == _NONE:
-        return
+@cold
+def _let_die_or_return(doubts: Any, t: int) -> None:
+    doubts.rule[0]["doubted"] = 0
     for client in range(len(doubts.alive)):
         alive = doubts.alive[client]
         if alive < 1.0:
             back = _RETURN / max(t - doubts.heard[client], 1)
             doubts.alive[client] = alive * (1.0 - _DEATH) + (1.0 - alive) * back
+            doubts.rule[0]["doubted"] = 1
+
+
+@kernel
+def close_doubts(doubts: Any, sent: Any, t: int) -> None:
+    """End round t: clients may die or return, and outcomes that are still unknown raise doubts."""
+    if doubts.rule[0]["proof"] == _NONE:
+        return
+    if doubts.rule[0]["doubted"] == 1:
+        _let_die_or_return(doubts, t)
     for row in range(len(sent.rounds)):
         when = sent.rounds[row]["round"]
         if sent.rounds[row]["unknown"] > 0 and 0 < when < t:

@@ -107,6 +107,17 @@ class View:
             return self._assignment(self._round + 1) if self._planned else None
 
     @property
+    def transmissions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The clients that send in the latest plan, and their channels (copies); the rest is idle.
+
+        For fleets of which few can send: ``observe(outcomes, clients=clients)`` takes the outcomes
+        in the same order.
+        """
+        with self._lock:
+            entries = self._fleet.sent.of(self._round + self._planned)
+            return entries["client"].copy(), entries["channel"].copy()
+
+    @property
     def open_rounds(self) -> list[int]:
         """Rounds with outcomes that are unknown and may still be observed, in ascending order."""
         with self._lock:
