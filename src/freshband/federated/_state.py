@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 from freshband.errors import RuleError, shown
 
+NEWER = ("reached", "given", "verdicts", "on_the_way")  # first checkpoints have none of them
+UNKNOWN, LOST, TAKEN, REFUSED, EMPTY = range(-1, 4)  # what became of a transmission
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pending:
@@ -70,6 +73,31 @@ class ServerState:
     receivers: NDArray[np.bool_]  # (M,), who gets the model next
     weights: NDArray[np.float64]  # (M,), `ζ`
     worked: NDArray[np.int64]  # (M,), rounds on the model a client has; empty where it is always 1
+    reached: NDArray[np.int64]  # (M,), rounds in which something last got through
+    given: NDArray[np.int64]  # (M,), rounds in which clients got the model they work on
+    verdicts: NDArray[np.int8]  # (M,), on the updates clients hold: 0, TAKEN or REFUSED
+    on_the_way: NDArray[np.int8]  # (D, M), acknowledgements of the last D rounds, oldest first
+
+    @classmethod
+    def first(
+        cls, model: torch.Tensor, memory: Any, weights: NDArray[np.float64], *,
+        counts_work: bool, delay: int,
+    ) -> ServerState:  # fmt: skip
+        """Return the state before the first round: everybody gets the model."""
+        n_clients = len(weights)
+        return cls(
+            round=0,
+            version=0,
+            model=model,
+            memory=memory,
+            receivers=np.ones(n_clients, np.bool_),
+            weights=weights,
+            worked=np.zeros(n_clients if counts_work else 0, np.int64),
+            reached=np.zeros(n_clients, np.int64),
+            given=np.zeros(n_clients, np.int64),
+            verdicts=np.zeros(n_clients, np.int8),
+            on_the_way=np.full((delay, n_clients), UNKNOWN, np.int8),
+        )
 
     def to_tensors(self) -> dict[str, torch.Tensor]:
         """Return everything but the counts as tensors, which are views of the present state."""
@@ -77,8 +105,9 @@ class ServerState:
         tensors |= {f"memory.{name}": value for name, value in _named(self.memory).items()}
         tensors["arrays.receivers"] = torch.from_numpy(self.receivers)
         tensors["arrays.weights"] = torch.from_numpy(self.weights)
-        if len(self.worked):
-            tensors["arrays.worked"] = torch.from_numpy(self.worked)
+        for name in ("worked", *NEWER):
+            if len(getattr(self, name)):
+                tensors[f"arrays.{name}"] = torch.from_numpy(getattr(self, name))
         return tensors
 
 

@@ -11,8 +11,8 @@ from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
 from freshband.errors import ParameterError
+from freshband.federated._parts import parts_of
 from freshband.federated._spelling import FORMER
-from freshband.federated.server import _parts_of
 from freshband.federated.settings import Training
 from freshband.federated.uplink import SimulatedUplink, Uplink
 from freshband.flower.aggregation import PaperAggregation, StrategyAggregation
@@ -99,6 +99,6 @@ def build_rounds(
         evaluate=examine,
         checkpoint=checkpoint,
         local_rounds=settings.build_algorithm().training_rounds,
-        **_parts_of(settings, link.n_channels),
+        **parts_of(settings, link.n_channels),
         **options,
     )
