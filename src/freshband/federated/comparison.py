@@ -20,7 +20,8 @@ from freshband._backends import Backend, open_backend
 from freshband._plugins import imports_to_keep
 from freshband._policy import Policy, parse_policy, read_options
 from freshband._sealed import load_sealed, save_sealed, versions_of
-from freshband.channels.base import _same_air
+from freshband.channels.adversary import ReactingModel
+from freshband.channels.base import ChannelModel, _same_air, links_differ
 from freshband.errors import FreshbandError, ParameterError, shown
 from freshband.federated._own_things import check_own_things, check_settings
 from freshband.federated._rules import settings_of, unused_by_all
@@ -108,7 +109,8 @@ def compare(
         What `freshband.federated.result.collect_records` returns of one run, over (policy, run);
         besides ``regret`` over (policy, run, round), the cumulative age beyond that of the
         mean+age oracle on the same air, and ``regret_fixed``, that beyond the best fixed set's
-        where channels have no means; each NaN where the other applies. ``seconds`` of a round are
+        where channels have no means; each NaN where the other applies, and both for fleets,
+        links and air beyond the paper's problem. ``seconds`` of a round are
         those of all policies that were played in step.
 
     Examples
@@ -239,6 +241,8 @@ def _regrets(result: xr.Dataset, settings: Sequence[Training]) -> dict[str, Any]
     age = result.ages.sum("client").cumsum("round").transpose("policy", "run", "round")
     unknown = np.full(age.shape, np.nan)
     model = settings[0].build_channels()
+    if not _has_oracle(settings[0], model):
+        return {name: (age.dims, unknown) for name in ("regret", "regret_fixed")}
     applies = "regret" if model.has_means else "regret_fixed"
     oracle = parse_policy("oracle:mean+age" if model.has_means else "oracle:fixed+age")
     curves = np.array([_oracle_ages(one, oracle) for one in settings])
@@ -246,6 +250,12 @@ def _regrets(result: xr.Dataset, settings: Sequence[Training]) -> dict[str, Any]
         name: (age.dims, (age.values - curves).astype(np.float64) if name == applies else unknown)
         for name in ("regret", "regret_fixed")
     }
+
+
+def _has_oracle(settings: Training, model: ChannelModel) -> bool:
+    """Whether the oracles of the paper's problem play the same game as the policies."""
+    same = not links_differ(model) and not isinstance(model, ReactingModel)
+    return same and settings.clients <= model.n_channels and settings.build_fleet(model).is_plain
 
 
 def _oracle_ages(settings: Training, oracle: Policy) -> NDArray[np.int64]:

@@ -211,7 +211,7 @@ class Federation:
         """Plan a round and send the model out; return the local training this asks for."""
         server, pending = self.server, self.pending
         present = self._uplink.present(server.state.round + 1)
-        self._plan = plan = server.plan(present, tells=self._uplink.fleet.tells)
+        self._plan = plan = server.plan(present, present if self._uplink.fleet.tells else None)
         if server.valuation is not None:
             rest = server.valuation.models_without(
                 server.state.model, server.state.weights, plan.receivers

@@ -90,6 +90,12 @@ class RoundRecord:
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
 
+    @property
+    def counted_ages(self) -> NDArray[np.int64]:
+        """Ages of the clients that were there; of all where nobody was."""
+        there = self.present is not None and self.present.any()
+        return self.ages[self.present] if there else self.ages
+
     def same_as(self, other: RoundRecord) -> bool:
         """Whether two records agree bit for bit in everything but the time they took."""
         return all(

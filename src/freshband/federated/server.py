@@ -62,11 +62,9 @@ class Plan:
     further: NDArray[np.int64]  # clients that go on training while their update waits
     present: NDArray[np.bool_] | None = None  # (M,), clients that are there; None for all
 
-    @property
-    def senders(self) -> int:
-        """The number of clients that send."""
-        sends = self.assignment >= 0
-        return int((sends if self.present is None else sends & self.present).sum())
+    def there(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the values of the clients that are there."""
+        return values if self.present is None else values[self.present]
 
 
 class FederatedServer:
@@ -165,11 +163,13 @@ class FederatedServer:
 
     # ------------------------------------------------------------------------------ a round
 
-    def plan(self, present: NDArray[np.bool_] | None = None, *, tells: bool = True) -> Plan:
+    def plan(
+        self, present: NDArray[np.bool_] | None = None, known: NDArray[np.bool_] | None = None
+    ) -> Plan:
         """Give clients their channels, and say who gets the model.
 
-        Clients that are not ``present`` neither receive nor send; ``tells`` says whether the
-        scheduler knows.
+        Clients that are not ``present`` neither receive nor send; ``known`` is what the scheduler
+        is told of this, by default nothing.
         """
         state = self.state
         if state.round >= self.rounds:
@@ -180,7 +180,7 @@ class FederatedServer:
             valued = self.valuation if self.coordinator.policy.needs_contributions else None
             assignment = self.coordinator.plan(
                 None if valued is None else valued.contributions,
-                present=present if tells else None,
+                present=known,
             )
         self.scheduler_seconds = time.perf_counter() - began
         self._received, self._released, self._went_on = set(), set(), set()
@@ -216,15 +216,15 @@ class FederatedServer:
         pending: Mapping[int, Pending],
         *,
         answered: NDArray[np.bool_] | None = None,
-        late: Iterable[tuple[int, int]] = (),
+        late: Sequence[tuple[int, int]] = (),
     ) -> RoundRecord:
         """Make a new model of what got through; return what happened.
 
         ``outcome`` is by client: True for delivered, False for lost, and None for not delivered for
         a reason that says nothing about the channel. ``pending`` holds at least the new updates of
         those that were delivered. Scheduler and client never learn the outcomes that are not
-        ``answered``, all by default; ``late`` holds round and client of earlier transmissions that
-        are now known to have got through.
+        ``answered``, all by default; ``late`` holds round and client of updates that arrived
+        now but were sent in an earlier round: their clients sent nothing in this one.
         """
         state, n_clients = self.state, len(outcome)
         through = np.array([bool(yes) for yes in outcome])
@@ -256,6 +256,8 @@ class FederatedServer:
         fates = np.where(through, state.verdicts, LOST)
         fates[[yes is None for yes in outcome]] = EMPTY
         state.reached[fates == TAKEN] = plan.round
+        for when, client in late:
+            state.reached[client], fates[client] = when, EMPTY
         state.receivers[list(self._received - self._released)] = False
         began = time.perf_counter()
         alarm = self._learn(plan.round, fates, answered, late)
@@ -266,11 +268,10 @@ class FederatedServer:
             state.worked[received] = 1
             state.worked[list(self._went_on)] += 1
         state.round, state.version = plan.round, state.version + passed
-        doubtful = answered is not None or len(state.on_the_way) > 0
+        expected = answered is not None or len(state.on_the_way) > 0
         return self._record(
-            plan, alarm, delivered=delivered, refused=refused, staleness=staleness,
+            plan, alarm, expected, delivered=delivered, refused=refused, staleness=staleness,
             weights=weights, steps=steps,
-            expected_ages=self.coordinator.ages if doubtful else None,
         )  # fmt: skip
 
     def _learn(
@@ -278,7 +279,7 @@ class FederatedServer:
         t: int,
         fates: NDArray[np.int8],
         answered: NDArray[np.bool_] | None,
-        late: Iterable[tuple[int, int]],
+        late: Sequence[tuple[int, int]],
     ) -> int | None:
         """Let scheduler and clients learn what they hear in round t; return the alarm."""
         state, coordinator, alarms = self.state, self.coordinator, []
@@ -293,6 +294,7 @@ class FederatedServer:
             alarms.append(coordinator.observe(known, round=t - delay, teaches=heard <= TAKEN))
         for when, client in late:
             alarms.append(coordinator.observe([True], round=when, clients=[client]))
+            state.receivers[client] = True
         # Who was refused gets the model too; otherwise it would send the same again. Who has got
         # another since then is busy with that.
         done = (heard == TAKEN) | (heard == REFUSED)
@@ -335,11 +337,11 @@ class FederatedServer:
         return True
 
     def _record(
-        self, plan: Plan, alarm: int | None, **happened: NDArray[Any] | None
+        self, plan: Plan, alarm: int | None, expected: bool, **happened: NDArray[Any]
     ) -> RoundRecord:
         coordinator, valued = self.coordinator, self.valuation
         ages, priorities = plan.round + 1 - self.state.reached, coordinator.priorities
-        counted = ages if plan.present is None else ages[plan.present]
+        counted = plan.there(ages)
         nothing = np.full(coordinator.n_clients, np.nan)
         return RoundRecord(
             round=plan.round,
@@ -356,9 +358,10 @@ class FederatedServer:
             priorities=nothing.copy() if priorities is None else priorities,
             channel_means=coordinator.channel_means,
             trained=len(self._received) + len(self._went_on),
-            bytes_up=self.payload * plan.senders,
+            bytes_up=self.payload * int((plan.there(plan.assignment) >= 0).sum()),
             bytes_down=self.payload * len(self._received),
             seconds=0.0,
+            expected_ages=coordinator.ages if expected else None,
             present=plan.present,
             **happened,
         )

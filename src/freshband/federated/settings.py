@@ -272,7 +272,8 @@ class Training(Parameters):
         """
         model = self.build_channels() if channels is None else channels
         differ = links_differ(model) and self.build_policy().learns_links
-        return SimulatedFleet(**{"links": "differ" if differ else "shared"} | self.fleet)
+        options: _Options = {"links": "differ" if differ else "shared"}
+        return SimulatedFleet(**options | self.fleet)
 
     @property
     def contribution_rule(self) -> Literal["paper", "fedce"] | None:

@@ -203,7 +203,13 @@ class DeadlineUplink:
     deadline : float > 0
         The number of seconds from the start of a round; it ends sooner if everybody is heard.
     resends : bool, default True
-        Whether clients whose update is overdue send it again on the channel of the new round.
+        Whether clients whose update is overdue send it again on the channel of the new round, and
+        those without a channel keep theirs until they have one.
+    patient : bool, default False
+        Whether an update that misses the deadline is not lost for the scheduler, but unknown: it
+        learns that it got through when it arrives, for the round it was sent in, and until then
+        uses the client's expected age. Give the coordinator ``silence="loss"`` and ``max_delay``,
+        the number of rounds after which an update is lost after all.
 
     Examples
     --------
@@ -215,6 +221,7 @@ class DeadlineUplink:
     n_channels: int
     deadline: float
     resends: bool = True
+    patient: bool = False
     waits: bool = dataclasses.field(default=True, init=False)
 
     def __post_init__(self) -> None:
