@@ -29,11 +29,13 @@ MODES: dict[str, dict[str, Any]] = {
     "late": {**CROWD, "fleet": {"ack_delay": 3}},
     "lost": {"fleet": {"ack_loss": 0.5}},
     "late and lost": {"fleet": {"ack_delay": 2, "ack_loss": 0.3}},
-    "silent losses": {"fleet": {"ack_delay": 1, "silence": "loss", "max_delay": 4}},
+    "silent losses": {"fleet": {"ack_loss": 0.4, "silence": "loss", "max_delay": 4}},
     "churn": {"fleet": {"churn": 4.0}},
     "churn, told": {**CROWD, "fleet": {"churn": 4.0, "tells": True}},
     "churn, late": {**CROWD, "fleet": {"churn": 5.0, "ack_delay": 2}},
     "dead": {"fleet": {"dead": [1], "proof_of_life": "delivery"}},
+    "outages": {"fleet": {"outages": 4.0, "tells": True}},
+    "outages, untold": {**CROWD, "fleet": {"outages": 6.0, "ack_delay": 1}},
     "reactive": {"channels": "reactive", "channel_options": {"budget": 0.7}},
 }
 every_mode = pytest.mark.parametrize("mode", MODES)
@@ -74,13 +76,20 @@ def replay(settings: Training) -> Iterator[SimpleNamespace]:
         horizon=settings.rounds,
         **{name: getattr(fleet, name) for name in FleetOptions.model_fields},
     )
-    air, lives = Air(settings), open_conditions(fleet, settings.clients, settings.seed)
+    air, n_channels = Air(settings), coordinator.n_channels
+    lives = open_conditions(fleet, settings.clients, n_channels, settings.seed)
     works_on, last = dict.fromkeys(clients, 0), dict.fromkeys(clients, 0)
+    before = np.ones(settings.clients, bool)
     ready, used = set(clients), set[tuple[int, int]]()
     reports: dict[int, list[tuple[int, int, bool, int]]] = {}  # by the round in which they arrive
     for t in range(1, settings.rounds + 1):
-        here, answered = (row[0].astype(bool) for row in lives.block(1))
-        plan = coordinator.plan(present=here if fleet.tells else None)
+        here, answered, usable = (row[0].astype(bool) for row in lives.block(1))
+        masks = {"present": here, "available": usable} if fleet.tells else {}
+        plan = coordinator.plan(**masks)
+        for client in clients:
+            if here[client] and not before[client]:
+                last[client] = t - 1
+        before = here
         for client in [client for client in ready if here[client]]:
             works_on[client] = t
             ready.remove(client)
@@ -89,14 +98,13 @@ def replay(settings: Training) -> Iterator[SimpleNamespace]:
         for client in clients:
             if plan[client] < 0:
                 continue
-            got = good[client] and bool(here[client])
+            got = bool(good[client] and here[client] and usable[plan[client]])
             update = works_on[client]
             if got:
                 last[client] = t
                 (again if (client, update) in used else new).append(client)
                 used.add((client, update))
-            heard = answered[client] and (here[client] or fleet.proof_of_life != "outcome")
-            if heard and (got or fleet.silence == "random"):
+            if answered[client] if here[client] else fleet.proof_of_life == "delivery":
                 reports.setdefault(t + fleet.ack_delay, []).append((t, client, got, update))
         if fleet.ack_delay:
             coordinator.observe([None] * settings.clients)
@@ -216,7 +224,7 @@ def test_settings_of_a_fleet_are_checked_and_kept() -> None:
         ({"ack_loss": 1.5}, "ack_loss must be a number in"),
         ({"weights": [1.0, 2.0]}, "weights must be 4 finite numbers"),
         ({"dead": [4]}, "dead must name some of the clients 0 to 3"),
-        (7, "fleet must be"),
+        (7, "fleet must be settings such as"),
     ):
         with pytest.raises(ParameterError, match=message):
             Training(clients=4, fleet=fleet)

@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 
 from freshband.errors import RuleError, shown
 
-NEWER = ("reached", "given", "verdicts", "on_the_way")  # first checkpoints have none of them
+NEWER = (
+    "reached",
+    "there",
+    "given",
+    "verdicts",
+    "on_the_way",
+)  # first checkpoints have none of them
 UNKNOWN, LOST, TAKEN, REFUSED, EMPTY = range(-1, 4)  # what became of a transmission
 
 
@@ -73,7 +79,8 @@ class ServerState:
     receivers: NDArray[np.bool_]  # (M,), who gets the model next
     weights: NDArray[np.float64]  # (M,), `ζ`
     worked: NDArray[np.int64]  # (M,), rounds on the model a client has; empty where it is always 1
-    reached: NDArray[np.int64]  # (M,), rounds in which something last got through
+    reached: NDArray[np.int64]  # (M,), rounds from which the ages count: of the last success
+    there: NDArray[np.bool_]  # (M,), who was there in the last round
     given: NDArray[np.int64]  # (M,), rounds in which clients got the model they work on
     verdicts: NDArray[np.int8]  # (M,), on the updates clients hold: 0, TAKEN or REFUSED
     on_the_way: NDArray[np.int8]  # (D, M), acknowledgements of the last D rounds, oldest first
@@ -94,6 +101,7 @@ class ServerState:
             weights=weights,
             worked=np.zeros(n_clients if counts_work else 0, np.int64),
             reached=np.zeros(n_clients, np.int64),
+            there=np.ones(n_clients, np.bool_),
             given=np.zeros(n_clients, np.int64),
             verdicts=np.zeros(n_clients, np.int8),
             on_the_way=np.full((delay, n_clients), UNKNOWN, np.int8),

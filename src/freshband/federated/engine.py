@@ -210,8 +210,8 @@ class Federation:
     def begin(self) -> list[TrainingJob]:
         """Plan a round and send the model out; return the local training this asks for."""
         server, pending = self.server, self.pending
-        present = self._uplink.present(server.state.round + 1)
-        self._plan = plan = server.plan(present, present if self._uplink.fleet.tells else None)
+        t = server.state.round + 1
+        self._plan = plan = server.plan(self._uplink.present(t), *self._uplink.told(t))
         if server.valuation is not None:
             rest = server.valuation.models_without(
                 server.state.model, server.state.weights, plan.receivers
@@ -243,7 +243,7 @@ class Federation:
         everybody = np.ones(self.settings.clients, np.bool_)
         outcome = self._uplink.acknowledge(plan.round, plan.assignment, everybody)
         waiting = {client: pending.of(client) for client in range(self.settings.clients)}
-        answered = self._uplink.answered(plan.round, outcome)
+        answered = self._uplink.answered(plan.round)
         record = server.finish(plan, outcome, waiting, answered=answered)
         found = self._examine(plan.round)
         return dataclasses.replace(record, **found, seconds=time.perf_counter() - began)

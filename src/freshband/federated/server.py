@@ -164,12 +164,15 @@ class FederatedServer:
     # ------------------------------------------------------------------------------ a round
 
     def plan(
-        self, present: NDArray[np.bool_] | None = None, known: NDArray[np.bool_] | None = None
+        self,
+        present: NDArray[np.bool_] | None = None,
+        known: NDArray[np.bool_] | None = None,
+        available: NDArray[np.bool_] | None = None,
     ) -> Plan:
         """Give clients their channels, and say who gets the model.
 
         Clients that are not ``present`` neither receive nor send; ``known`` is what the scheduler
-        is told of this, by default nothing.
+        is told of this, and ``available`` of channels that are there; by default nothing.
         """
         state = self.state
         if state.round >= self.rounds:
@@ -181,6 +184,7 @@ class FederatedServer:
             assignment = self.coordinator.plan(
                 None if valued is None else valued.contributions,
                 present=known,
+                available=available,
             )
         self.scheduler_seconds = time.perf_counter() - began
         self._received, self._released, self._went_on = set(), set(), set()
@@ -255,6 +259,9 @@ class FederatedServer:
         state.verdicts[delivered], state.verdicts[refused] = TAKEN, REFUSED
         fates = np.where(through, state.verdicts, LOST)
         fates[[yes is None for yes in outcome]] = EMPTY
+        if plan.present is not None:  # ages of clients that come back count from there
+            state.reached[plan.present & ~state.there] = plan.round - 1
+            state.there[:] = plan.present
         state.reached[fates == TAKEN] = plan.round
         for when, client in late:
             state.reached[client], fates[client] = when, EMPTY

@@ -169,7 +169,8 @@ class Training(Parameters):
         if isinstance(given, SimulatedFleet):
             return given.model_dump(mode="json", exclude_defaults=True)
         if not isinstance(given, Mapping):
-            return given  # the field's type says what is wrong
+            example = "{'ack_delay': 5}"
+            raise ParameterError(f"fleet must be settings such as {example}, got {shown(given)}")
         return SimulatedFleet(**given).model_dump(mode="json", include=set(given))
 
     @field_validator("valuation_options")

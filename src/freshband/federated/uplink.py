@@ -134,8 +134,8 @@ class SimulatedUplink:
         if clients is not None:
             self.fleet.check_clients(clients)
             self._before = np.full(clients, -1) if reacts else self._before
-            if self._moves or self.fleet.ack_loss > 0:
-                self._conditions = open_conditions(self.fleet, clients, seed, run)
+            if self._moves or self.fleet.ack_loss > 0 or self.fleet.outages is not None:
+                self._conditions = open_conditions(self.fleet, clients, self.n_channels, seed, run)
         elif reacts or not self.fleet.is_plain:
             raise ParameterError("clients must be given for a fleet or air that reacts, got None")
 
@@ -143,6 +143,16 @@ class SimulatedUplink:
         """Return who is there in a round, shape (M,), or None where everybody always is."""
         found = self._conditions_of(round)
         return found.present[-1].view(np.bool_) if found is not None and self._moves else None
+
+    def available(self, round: int) -> NDArray[np.bool_] | None:
+        """Return which channels are there in a round, shape (N,), or None where all always are."""
+        found = self._conditions_of(round)
+        there = None if found is None or self.fleet.outages is None else found.available[-1]
+        return None if there is None else there.view(np.bool_)
+
+    def told(self, round: int) -> tuple[NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
+        """Return what the scheduler knows of clients and channels that are there; None for all."""
+        return (self.present(round), self.available(round)) if self.fleet.tells else (None, None)
 
     def _conditions_of(self, round: int) -> Conditions | None:
         if self._conditions is not None and round > self._now[0]:
@@ -165,24 +175,22 @@ class SimulatedUplink:
             self._before[:] = assignment
         links = states[assignment] if states.ndim == 1 else states[range(len(states)), assignment]
         good = (assignment >= 0) & (links == 1)
-        present = self.present(round)
+        present, available = self.present(round), self.available(round)
+        if available is not None:
+            good &= available[assignment]
         if present is not None:
             good &= present
-            arrived = arrived | ~present  # its silence is no different from a loss
+            arrived = arrived | ~present  # it has not said that there is nothing to carry
         return [bool(yes) if here else None for yes, here in zip(good, arrived, strict=True)]
 
-    def answered(self, round: int, outcome: Sequence[bool | None]) -> NDArray[np.bool_] | None:
+    def answered(self, round: int) -> NDArray[np.bool_] | None:
         """Return of which transmissions the scheduler learns the outcome; None for all of them."""
-        fleet, found = self.fleet, self._conditions_of(round)
-        known = np.ones(len(outcome), np.bool_)
-        if found is not None:
-            known &= found.answered[-1].view(np.bool_)
-            if fleet.proof_of_life == "outcome":  # nobody answers for a client that is gone
-                known &= found.present[-1].view(np.bool_)
-        if fleet.silence == "loss":
-            known &= np.array([yes is not False for yes in outcome])
-        always = fleet.ack_loss == 0 and fleet.silence == "random"
-        return None if always and (fleet.tells or not self._moves) else known
+        found = self._conditions_of(round)
+        if found is None or (self.fleet.ack_loss == 0 and (self.fleet.tells or not self._moves)):
+            return None
+        # Nobody answers for a client that is gone, unless its silence is reported as a loss.
+        there, heard = found.present[-1].view(np.bool_), found.answered[-1].view(np.bool_)
+        return np.where(there, heard, self.fleet.proof_of_life == "delivery")
 
     def memory(self) -> dict[str, NDArray[np.uint8]]:
         """Return what air that reacts has seen, as views; all else can be drawn again."""

@@ -178,7 +178,7 @@ class AsyncRounds:
         """Play one round; a checkpoint that is due is saved before this returns."""
         began = time.perf_counter()
         self._give_up_expired()
-        plan = self.server.plan(*self._present())
+        plan = self._plan()
         self._collect(self._send(plan))
         outcome, answered = self._acknowledged(plan)
         arrived = {
@@ -205,15 +205,14 @@ class AsyncRounds:
 
     # ------------------------------------------------------------------------------ steps 1, 2
 
-    def _present(self) -> tuple[NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
-        """Return which clients are there, and what the scheduler knows of this; None for all."""
-        known = self._roster.keep_up(self.wait_for_clients)
-        link = self.uplink
-        drawn = link.present(self.round + 1) if isinstance(link, SimulatedUplink) else None
-        if drawn is None or not isinstance(link, SimulatedUplink):
-            return known, known
-        present = drawn if known is None else drawn & known
-        return present, present if link.fleet.tells else known
+    def _plan(self) -> Plan:
+        """Plan the round for the clients that are there."""
+        here = known = self._roster.keep_up(self.wait_for_clients)
+        if not isinstance(self.uplink, SimulatedUplink):
+            return self.server.plan(here, known)
+        t = self.round + 1
+        told, available = self.uplink.told(t)
+        return self.server.plan(_both(here, self.uplink.present(t)), _both(known, told), available)
 
     def _send(self, plan: Plan) -> set[int]:
         """Order training of clients that get the model or go on; return them."""
@@ -358,7 +357,7 @@ class AsyncRounds:
             if not here and (silent or (self._patient and client not in on_the_way)):
                 outcome[client] = None
         if isinstance(self.uplink, SimulatedUplink):
-            return outcome, self.uplink.answered(plan.round, outcome)
+            return outcome, self.uplink.answered(plan.round)
         return outcome, np.array([yes is not False for yes in outcome]) if self._patient else None
 
     def _pending(self, client: int) -> Pending:
@@ -387,3 +386,10 @@ class AsyncRounds:
         in_use = {int(self.downloaded[client]) for client in [*self._orders, *self.held]}
         for version in set(self.starts) - in_use:
             del self.starts[version]
+
+
+def _both(
+    one: NDArray[np.bool_] | None, other: NDArray[np.bool_] | None
+) -> NDArray[np.bool_] | None:
+    """Return where both masks hold; None holds everywhere."""
+    return other if one is None else one if other is None else one & other
