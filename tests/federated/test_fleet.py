@@ -137,7 +137,8 @@ def test_the_rounds_are_those_of_a_slow_replay(mode: str) -> None:
         for name in ("assignment", "delivered", "ages", "staleness", "present"):
             found = record._get(name)
             np.testing.assert_array_equal(found, getattr(wanted, name), f"{name} {record.round}")
-        np.testing.assert_allclose(record._get("expected_ages"), wanted.expected_ages)
+        if record.expected_ages is not None or record.present is None:
+            np.testing.assert_allclose(record._get("expected_ages"), wanted.expected_ages)
         assert record.ages.dtype == np.int64
     sent = sum(record.delivered.sum() for record in records)
     assert sent > 10
