@@ -217,14 +217,11 @@ def _caption(summary: dict[str, Any]) -> str:
     first = next(iter(summary["policies"]))
     row = summary["policies"][first]
     error = " ± its standard error" if summary["runs"] > 1 else ""
-    oracle = "age beyond the mean+age oracle's"
-    if not row["regret"]:
-        oracle = "age beyond the best fixed set's (no means known)"
-        oracle = oracle if row["regret_fixed"] else "not known for this fleet or air"
+    oracle = "mean+age oracle's" if row["regret"] else "best fixed set's (no means known)"
     if summary["same_air"]:
         error += " (all runs met the same states of the channels: it is that of data, weights, "
         error += "batches and a policy's own random choices)"
     return (
         f"below each mean: paired difference to {first}{error}; accuracy after the last round; "
-        f"spread: of accuracy over clients; regret: {oracle}"
+        f"spread: of accuracy over clients; regret: age beyond the {oracle}"
     )

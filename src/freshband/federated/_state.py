@@ -13,14 +13,23 @@ from numpy.typing import NDArray
 
 from freshband.errors import RuleError, shown
 
-NEWER = (
-    "reached",
-    "there",
-    "given",
-    "verdicts",
-    "on_the_way",
-)  # first checkpoints have none of them
+NEWER = ("reached", "there", "given", "verdicts", "on_the_way")  # not in the first checkpoints
 UNKNOWN, LOST, TAKEN, REFUSED, EMPTY = range(-1, 4)  # what became of a transmission
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Plan:
+    """What the server wants of a round, which is counted from 1."""
+
+    round: int
+    assignment: NDArray[np.int64]  # (M,), the channel of each client, -1 for none
+    receivers: NDArray[np.int64]  # clients that get the model and train on it
+    further: NDArray[np.int64]  # clients that go on training while their update waits
+    present: NDArray[np.bool_] | None = None  # (M,), clients that are there; None for all
+
+    def there(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the values of the clients that are there."""
+        return values if self.present is None else values[self.present]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

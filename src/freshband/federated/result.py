@@ -197,7 +197,8 @@ def measure_training(result: xr.Dataset) -> xr.Dataset:
 
 def counted_ages(result: xr.Dataset) -> xr.DataArray:
     """Return the ages of clients in rounds in which they were there, else NaN."""
-    return result.ages.where(result.present) if "present" in result else result.ages
+    ages: xr.DataArray = result.ages
+    return ages.where(result.present) if "present" in result else ages
 
 
 def _measure_clients(result: xr.Dataset) -> dict[str, xr.DataArray]:

@@ -17,7 +17,6 @@ it is given a channel, and gets the newest model once one of these transmissions
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,21 +49,6 @@ from freshband.parameters import whole_number
 __all__ = ["FederatedServer", "Plan"]
 
 _AlterUpdate = Callable[[int, int, torch.Tensor], Any]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Plan:
-    """What the server wants of a round, which is counted from 1."""
-
-    round: int
-    assignment: NDArray[np.int64]  # (M,), the channel of each client, -1 for none
-    receivers: NDArray[np.int64]  # clients that get the model and train on it
-    further: NDArray[np.int64]  # clients that go on training while their update waits
-    present: NDArray[np.bool_] | None = None  # (M,), clients that are there; None for all
-
-    def there(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the values of the clients that are there."""
-        return values if self.present is None else values[self.present]
 
 
 class FederatedServer:

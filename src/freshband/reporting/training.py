@@ -108,12 +108,10 @@ def draw_comparison(result: xr.Dataset) -> Figure:
     figure = Figure(figsize=(11.0, 6.2), layout="constrained")
     regret, variance, shares, accuracy, spread, clients = figure.subplots(2, 3).flat
     seen = result.isel(round=result.accuracy.notnull().all(["policy", "run"]).values)
-    curves, title = result.regret, "AoI regret, against the mean+age oracle"
-    if curves.isnull().all():
-        curves, title = result.regret_fixed, "AoI regret, against the best fixed set"
-    if curves.isnull().all():  # no oracle plays the same game
-        curves, title = counted_ages(result).mean("client"), "mean age"
-    _curves(regret, title, curves, from_zero=title != "mean age")
+    known = bool(result.regret.notnull().any())
+    yardstick = "mean+age oracle" if known else "best fixed set"
+    title = f"AoI regret, against the {yardstick}"
+    _curves(regret, title, result.regret if known else result.regret_fixed, from_zero=True)
     _curves(variance, "cumulative AoI variance", result.cumulative_variance, from_zero=True)
     _ranked(shares, "rounds in which a client got through", result.participation)
     _curves(accuracy, "test accuracy", seen.accuracy)
