@@ -38,6 +38,7 @@ from freshband.federated._state import (
     TAKEN,
     UNKNOWN,
     Pending,
+    Plan,
     ServerState,
     copy_into,
 )
