@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from freshband import Coordinator
+from freshband import Coordinator, simulate
 from freshband.channels import links_differ, open_air
 from freshband.channels.adversary import Still, react, start_reacting
 from freshband.errors import ParameterError
@@ -231,3 +231,26 @@ def test_settings_of_a_fleet_are_checked_and_kept() -> None:
             Training(clients=4, fleet=fleet)
     with pytest.raises(ParameterError, match="clients must be 4"):
         fleet_of("links", clients=3)
+
+
+@pytest.mark.parametrize(
+    "mode", ["crowd", "weights", "late and lost", "churn", "outages", "reactive"]
+)
+def test_ages_are_those_of_simulate(mode: str) -> None:
+    settings = fleet_of(mode)
+    records, _ = play(settings)
+    weights = np.array(settings.build_fleet().weights or [1.0] * settings.clients)
+    there = np.array([record._get("present") for record in records])
+    ages = np.array([record.ages for record in records])
+    found = simulate(
+        settings.build_channels(),
+        [settings.policy],
+        clients=settings.clients,
+        rounds=settings.rounds,
+        runs=1,
+        seed=settings.seed,
+        fleet=settings.fleet,
+        progress=False,
+    )
+    wanted = (ages * weights)[there].sum() / (there * weights).sum()
+    assert found.mean_age.item() == pytest.approx(wanted)
