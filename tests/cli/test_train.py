@@ -435,6 +435,25 @@ def test_a_setting_is_given_once() -> None:
         read_sets(["channels.hazard=0.1", "channels.hazard=0.2"])
 
 
+def test_a_fleet_is_set_by_its_names_and_kept(shell: Shell) -> None:
+    ask = ["--set", "channels.n_channels=2", "--set", "ack_delay=1", "--set", "churn=3"]
+    ask += ["--set", "fleet.weights=[3,1,1]", "--out", "run"]
+    found = answer(shell, *SMALL, *ask)
+    kept = {"ack_delay": 1, "churn": 3.0, "weights": [3.0, 1.0, 1.0]}
+    assert found["config"]["fleet"] == kept
+    assert found["max_age"] >= 1
+    Path("mine.toml").write_text("[fleet]\nack_delay = 2\nack_loss = 0.1\n")
+    mine = answer(shell, *SMALL, "--config", "mine.toml", "--set", "ack_delay=0")["config"]["fleet"]
+    assert mine == {"ack_delay": 0, "ack_loss": 0.1}
+    again = answer(shell, "--like", "run/result.nc", "--set", "tells=true")["config"]["fleet"]
+    assert again == {**kept, "tells": True}
+    page = shell("report", "run")
+    assert page.code == 0, page.err
+    text = Path("run/report.html").read_text(encoding="utf-8")
+    assert "ages do not count in the others" in text
+    assert "Acknowledgements were late or lost" in text
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     for text, kind, message in (
         (None, FileError, "cannot read .*mine.toml: No such file or directory"),
@@ -472,7 +491,15 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ("--algorithm fedavg+fedbuff", "'fedavg+fedbuff' names two rules, 'fedavg' and 'fedbuff'"),
         ("--set algorithm.mixing=.1", "mixing belongs to algorithm 'fedasync', not to 'renorm'"),
         ("--set algorithm.mixin=.1", "no algorithm has an option 'mixin'; did you mean 'mixing'?"),
-        ("--channels stationary --set channels.means=[0.5]", "clients must be at most the number"),
+        ("--set ack_dely=3", "Training has no parameter 'ack_dely'; did you mean 'ack_delay'?"),
+        ("--set fleet.ack_dely=3", "SimulatedFleet has no parameter 'ack_dely'; did you mean 'ack"),
+        ("--set ack_loss=2", "ack_loss must be a number in [0, 1), got 2"),
+        (
+            "--set ack_delay=1 --set fleet.ack_delay=2",
+            "the command line gives 'fleet.ack_delay' ",
+        ),
+        ("--set fleet.weights=[1,2]", "weights must be 10 finite numbers > 0, one per client"),
+        ("--set fleet=late", "fleet must be settings such as {'ack_delay': 5}, got 'late'"),
         ("--config nothing.toml", "cannot read nothing.toml: No such file or directory"),
         ("--like file", "file is damaged or not a result"),
         ("--plot x.xyz", "the name of a picture must end in one of "),

@@ -129,6 +129,8 @@ def test_simulated_uplink_is_the_run_of_one_process(more):
         {"algorithm": "fedavg"},
         {"local_rounds": 3},
         {"local_rounds": 3, "served": "average"},
+        {"channel_options": {"n_channels": 3}, "fleet": {"ack_delay": 2}},
+        {"channels": "reactive", "fleet": {"ack_loss": 0.4, "churn": 4.0}},
     ],
     ids=lambda rule: "-".join(map(str, rule.values())),
 )

@@ -27,7 +27,8 @@ def list_things(
         typer.Argument(
             help="schedulers, channels, matchings, algorithms, datasets, models, partitions, "
             "experiments, the name of one, such as glr-cucb, training for all settings of a run, "
-            "or valuation for those of contributions."
+            "valuation for those of contributions, or fleet for those of clients and "
+            "acknowledgements."
         ),
     ] = None,
 ) -> None:
