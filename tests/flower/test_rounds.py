@@ -370,7 +370,7 @@ def test_an_answer_that_comes_later_is_observed_with_its_round():
     assert records[2].delivered[0]
     assert records[2].staleness[0] == 2
     assert records[2].ages[0] == 3  # it was sent in round 1
-    assert news == [([True], {"round": 1, "clients": [0]})]
+    assert news == [([True], {"round": 1, "clients": [0], "teaches": [True]})]
     assert sum(record.delivered[0] for record in records) == 4
 
 

@@ -248,11 +248,14 @@ class FederatedServer:
             state.reached[plan.present & ~state.there] = plan.round - 1
             state.there[:] = plan.present
         state.reached[fates == TAKEN] = plan.round
-        for when, client in late:
-            state.reached[client], fates[client] = when, EMPTY
+        news = [(when, client, fates[client] == TAKEN) for when, client in late if through[client]]
+        for when, client, yes in news:
+            fates[client] = EMPTY
+            if yes:
+                state.reached[client] = when
         state.receivers[list(self._received - self._released)] = False
         began = time.perf_counter()
-        alarm = self._learn(plan.round, fates, answered, late)
+        alarm = self._learn(plan.round, fates, answered, news)
         self.scheduler_seconds += time.perf_counter() - began
         if self.valuation is not None:
             state.weights = self.valuation.take(plan.round, taken, weights).copy()
@@ -271,7 +274,7 @@ class FederatedServer:
         t: int,
         fates: NDArray[np.int8],
         answered: NDArray[np.bool_] | None,
-        late: Sequence[tuple[int, int]],
+        late: Sequence[tuple[int, int, bool]],
     ) -> int | None:
         """Let scheduler and clients learn what they hear in round t; return the alarm."""
         state, coordinator, alarms = self.state, self.coordinator, []
@@ -284,8 +287,9 @@ class FederatedServer:
         if t > delay:
             known = np.where(heard > TAKEN, LOST, heard)
             alarms.append(coordinator.observe(known, round=t - delay, teaches=heard <= TAKEN))
-        for when, client in late:
-            alarms.append(coordinator.observe([True], round=when, clients=[client]))
+        for when, client, yes in late:
+            news = coordinator.observe([yes], round=when, clients=[client], teaches=[yes])
+            alarms.append(news)
             state.receivers[client] = True
         # Who was refused gets the model too; otherwise it would send the same again. Who has got
         # another since then is busy with that.
