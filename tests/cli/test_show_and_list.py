@@ -129,6 +129,7 @@ def test_settings_of_a_run_are_explained(shell: Shell) -> None:
         assert f"\n{name} :" in out, name
     assert "freshband list algorithms" in out
     assert shell("list", "valuation").out in out
+    assert shell("list", "fleet").out in out
 
 
 @pytest.mark.parametrize(

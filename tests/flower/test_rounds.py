@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 
 import numpy as np
 import pytest
@@ -25,8 +26,8 @@ from tests.flower.playground import Playground, digits_client
 
 SMALL = {"model": "mlp", "clients": 4, "rounds": 8, "seed": 3, "path": "threads"}
 SAME = (
-    "ages", "variance", "assignment", "delivered", "refused", "alarm", "staleness", "trained",
-    "bytes_up", "bytes_down",
+    "ages", "expected_ages", "present", "variance", "assignment", "delivered", "refused", "alarm",
+    "staleness", "trained", "bytes_up", "bytes_down",
 )  # fmt: skip
 CLOSE = (
     "accuracy", "loss", "weights", "steps", "contributions", "errors", "priorities",
@@ -49,9 +50,13 @@ def play(config, *, change=None, holds=lambda client, order: False, on_channel=N
     return rounds, grid
 
 
-@functools.lru_cache
 def in_one_process(**config):
-    with Federation(Training(**config)) as federation:
+    return _played(json.dumps(config))
+
+
+@functools.lru_cache
+def _played(config):
+    with Federation(Training(**json.loads(config))) as federation:
         return list(federation), federation.module()
 
 
@@ -59,7 +64,7 @@ def assert_same(records, others):
     assert len(records) == len(others)
     for mine, other in zip(records, others, strict=True):
         for name in SAME:
-            assert np.array_equal(getattr(mine, name), getattr(other, name)), (mine.round, name)
+            assert np.array_equal(mine._get(name), other._get(name)), (mine.round, name)
         for name in CLOSE:
             np.testing.assert_allclose(
                 getattr(mine, name), getattr(other, name), rtol=2e-4, atol=2e-5, err_msg=name
@@ -90,10 +95,16 @@ def assert_same_model(rounds, module):
         {"local_rounds": 3},
         {"local_rounds": 3, "served": "average", "matching": "priority", "weights": "contribution"},
         {"local_rounds": 3, "clip_norm": 0.2, "algorithm": "fedasync", "scheduler": "random"},
+        {"channel_options": {"n_channels": 2}},
+        {"channel_options": {"n_channels": 3}, "fleet": {"ack_delay": 2}},
+        {"local_rounds": 2, "fleet": {"ack_delay": 1, "ack_loss": 0.3}},
+        {"fleet": {"churn": 4.0}},
+        {"channels": "reactive", "fleet": {"churn": 4.0, "tells": True}},
     ],
     ids=[
         "paper", "sizes", "priority", "fedce", "fedasync", "fedbuff", "clipped", "averaged",
-        "fedavg", "fedavg-valued", "eager", "eager-valued", "eager-clipped",
+        "fedavg", "fedavg-valued", "eager", "eager-valued", "eager-clipped", "crowd", "late",
+        "lost", "churn", "told",
     ],
 )  # fmt: skip
 def test_simulated_uplink_is_the_run_of_one_process(more):
@@ -118,6 +129,8 @@ def test_simulated_uplink_is_the_run_of_one_process(more):
         {"algorithm": "fedavg"},
         {"local_rounds": 3},
         {"local_rounds": 3, "served": "average"},
+        {"channel_options": {"n_channels": 3}, "fleet": {"ack_delay": 2}},
+        {"channels": "reactive", "fleet": {"ack_loss": 0.4, "churn": 4.0}},
     ],
     ids=lambda rule: "-".join(map(str, rule.values())),
 )
@@ -226,10 +239,15 @@ def test_a_client_that_raises_is_unknown_and_gets_the_next_model():
     outcomes = []
     coordinator = rounds.server.coordinator
     observe = coordinator.observe
-    coordinator.observe = lambda outcome: (outcomes.append(outcome), observe(outcome))[1]
+
+    def watched(outcome, *, teaches, **more):
+        outcomes.append((outcome[2], teaches[2]))
+        return observe(outcome, teaches=teaches, **more)
+
+    coordinator.observe = watched
     records = list(rounds)
     assert seen == [1, 2, 3]
-    assert [outcome[2] for outcome in outcomes[:3]] == [None, None, None]
+    assert outcomes[:3] == [(0, False)] * 3  # lost, which says nothing about the channel
     assert any(record.delivered[2] for record in records[3:])
 
 
@@ -289,6 +307,71 @@ def test_a_node_that_leaves_is_unknown_and_comes_back():
     back = [rounds.step() for _ in range(3)]
     assert not any(record.delivered[1] for record in away)
     assert back[-1].delivered[1]
+    for record in away:  # it holds no channel, and the others go on
+        assert record.present.tolist() == [True, False, True, True]
+        assert record.assignment[1] == -1
+        assert record.delivered[[0, 2, 3]].all()
+    assert back[-1].present is None
+
+
+def test_a_node_that_comes_later_takes_part():
+    uplink = DeadlineUplink(n_channels=6, deadline=0.1)
+    rounds, grid = play({**SMALL, "rounds": 5}, uplink=uplink, wait_for_clients=0.0)
+    grid.absent.add(103)
+    early = [rounds.step() for _ in range(2)]
+    grid.absent.clear()
+    later = [rounds.step() for _ in range(3)]
+    assert all(record.assignment[3] == -1 and not record.delivered[3] for record in early)
+    assert early[-1].ages[3] == 3
+    assert any(record.delivered[3] for record in later)
+    assert later[-1].ages[3] <= 2
+
+
+def test_clients_without_a_channel_keep_their_update_until_they_have_one():
+    channels = {}
+    uplink = DeadlineUplink(n_channels=2, deadline=5.0)
+    rounds, grid = play(
+        {**SMALL, "rounds": 6},
+        uplink=uplink,
+        on_channel=lambda channel, context: channels.setdefault(
+            (context.node_config["partition-id"], rounds.round), channel
+        ),
+    )
+    records = list(rounds)
+    for record in records:
+        assert (record.assignment >= 0).sum() == 2
+        assert record.delivered.tolist() == (record.assignment >= 0).tolist()
+    assert (np.sum([record.delivered for record in records], axis=0) == 3).all()
+    stale = np.array([record.staleness for record in records])
+    assert stale.max() == 1  # a client that waits trains once, and sends when it has a channel
+    tasks = [order["task"] for client, order in grid.log if client == 3 and order["round"]]
+    assert tasks.count("resend") == (stale[:, 3] > 0).sum() > 0
+    assert all(-1 <= channel < 2 for channel in channels.values())
+
+
+def test_an_answer_that_comes_later_is_observed_with_its_round():
+    late = {**SMALL, "rounds": 6, "fleet": {"silence": "loss", "max_delay": 3}}
+    uplink = DeadlineUplink(n_channels=6, deadline=0.1, resends=False, patient=True)
+    rounds, grid = play(late, uplink=uplink)
+    grid.holds = lambda client, order: client == 0 and order["round"] == 1 and rounds.round < 2
+    news = []
+    coordinator = rounds.server.coordinator
+    observe = coordinator.observe
+
+    def watched(outcome, **more):
+        if "clients" in more:
+            news.append((outcome, more))
+        return observe(outcome, **more)
+
+    coordinator.observe = watched
+    records = [rounds.step() for _ in range(6)]
+    assert not records[0].delivered[0]
+    assert 1 < records[0].expected_ages[0] < 2  # not lost yet, and not delivered
+    assert records[2].delivered[0]
+    assert records[2].staleness[0] == 2
+    assert records[2].ages[0] == 3  # it was sent in round 1
+    assert news == [([True], {"round": 1, "clients": [0], "teaches": [True]})]
+    assert sum(record.delivered[0] for record in records) == 4
 
 
 @pytest.mark.parametrize("name", ["FedAvg", "FedAdam", "FedProx", "Krum"])
@@ -330,8 +413,9 @@ def test_who_lies_about_examples_counts_as_one():
 
 
 def test_what_does_not_fit_together_is_refused():
-    with pytest.raises(ParameterError, match="n_channels must be >= n_clients"):
-        play(SMALL, uplink=DeadlineUplink(n_channels=3, deadline=1.0))
+    real = DeadlineUplink(n_channels=3, deadline=1.0)
+    with pytest.raises(ParameterError, match="ack_delay is for simulated channels, got 2"):
+        play({**SMALL, "fleet": {"ack_delay": 2}}, uplink=real)
     with pytest.raises(ParameterError, match="global_minus"):
         play({**SMALL, "matching": "priority", "loo": "buffer"})
     wanting = StrategyAggregation(strategy.FedAvg(min_available_nodes=5))
@@ -343,6 +427,7 @@ def test_what_does_not_fit_together_is_refused():
 def test_a_record_is_complete():
     rounds, _ = play({**SMALL, "rounds": 3})
     record = rounds.step()
-    assert all(field.name in record.to_json() for field in dataclasses.fields(record))
+    told = {field.name for field in dataclasses.fields(record)} - {"expected_ages", "present"}
+    assert set(json.loads(record.to_json())) == told
     assert len(rounds.scheduler_seconds) == 1
     assert 0.0 < rounds.scheduler_seconds[0] < record.seconds

@@ -102,7 +102,7 @@ class Watch:
         accuracy = f"accuracy {self._accuracy[-1]:.3f}, " if self._accuracy else ""
         return (
             f"round {record.round} of {self._settings.rounds}: {accuracy}mean age "
-            f"{record.ages.mean():.2f}, delivered {record.delivered.sum()} of "
+            f"{record.counted_ages.mean():.2f}, delivered {record.delivered.sum()} of "
             f"{len(record.delivered)}, {speed:.2f} rounds/s, {left} left"
         )
 
@@ -143,10 +143,10 @@ class Watch:
             loss = "" if record.loss != record.loss else f"  loss {record.loss:.3f}"
             curve = blocks(latest, min(latest), max(latest))
             facts.add_row("accuracy", f"[bold]{latest[-1]:.3f}[/bold]{loss}  [cyan]{curve}[/cyan]")
-        refused = int(record.refused.sum())
+        refused, ages = int(record.refused.sum()), record.counted_ages
         facts.add_row(
             "mean age",
-            f"[bold]{record.ages.mean():.2f}[/bold]  oldest {record.ages.max()}  delivered "
+            f"[bold]{ages.mean():.2f}[/bold]  oldest {ages.max()}  delivered "
             f"[bold]{record.delivered.sum()}[/bold] of {len(record.delivered)}"
             + (f"  [red]refused {refused}[/red]" if refused else ""),
         )

@@ -35,6 +35,7 @@ _TABLES: Final = {
     "algorithm": "algorithm_options",
     "channels": "channel_options",
     "dataset": "dataset_options",
+    "fleet": "fleet",
     "matching": "policy_options",
     "model": "model_options",
     "partition": "partition_options",
@@ -47,6 +48,14 @@ _RENAMED: Final = {"scheduler": "policy"}
 
 # What decides which other settings are used.
 _DECIDING: Final = {"aggregation", "algorithm", "contribution", "matching", "policy", "weights"}
+
+
+def _of_fleets() -> set[str]:
+    """Return what can be set of a fleet without naming it; ``weights`` are those of updates."""
+    from freshband.federated.settings import Training
+    from freshband.fleet.conditions import SimulatedFleet
+
+    return set(SimulatedFleet.model_fields) - set(Training.model_fields)
 
 
 class Layer:
@@ -70,6 +79,7 @@ class Layer:
             key = _RENAMED.get(key, key)
             table = "algorithm" if key in OF_ALGORITHMS else ""
             table = "valuation" if key in OF_VALUATION else table
+            table = "fleet" if key in _of_fleets() else table
         target = self.options.setdefault(table, {}) if table else self.fields
         if key in target:
             raise ParameterError(f"{self.source} gives {f'{table}.{key}'.lstrip('.')!r} twice")
@@ -178,11 +188,16 @@ def merge_layers(
     ``unused`` tells settings without effect, `Training.unused` by default; where it is given, those
     that are left are not refused here.
     """
+    from freshband.federated._spelling import FORMER
     from freshband.federated.settings import Training
 
     values = dict(base)
     options = _take_options(values)
+    known = {*Training.model_fields, *FORMER}
     for layer in layers:
+        for key in layer.fields.keys() - known:
+            hint = nearest(key, known | _of_fleets())
+            raise UnknownNameError(f"Training has no parameter {key!r}; {hint}")
         for key, value in layer.fields.items():
             if key in _TABLES and key != "algorithm" and value != values.get(key):
                 options[key] = {}

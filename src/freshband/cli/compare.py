@@ -51,8 +51,8 @@ def compare(
         list[str] | None,
         _options.option(
             _options.RUN,
-            "Any other setting, repeatable: client_lr=0.1; an option of a thing by its table "
-            "(channels, dataset, partition, model, algorithm, valuation), such as "
+            "Any other setting, repeatable: client_lr=0.1, ack_delay=5; an option of a thing by "
+            "its table (channels, fleet, dataset, partition, model, algorithm, valuation), such as "
             "partition.alpha=0.1; or of a policy, such as glr-cucb.delta=0.01.",
             "--set",
             metavar="[TABLE.]KEY=VALUE",

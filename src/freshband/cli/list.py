@@ -27,7 +27,8 @@ def list_things(
         typer.Argument(
             help="schedulers, channels, matchings, algorithms, datasets, models, partitions, "
             "experiments, the name of one, such as glr-cucb, training for all settings of a run, "
-            "or valuation for those of contributions."
+            "valuation for those of contributions, or fleet for those of clients and "
+            "acknowledgements."
         ),
     ] = None,
 ) -> None:
@@ -55,13 +56,15 @@ def list_things(
         "algorithms": algorithms,
     }
     console = open_console()
-    if name in ("training", "valuation"):
+    if name in ("training", "valuation", "fleet"):
         from freshband.federated.contribution import ValuationOptions
         from freshband.federated.settings import Training
+        from freshband.fleet.conditions import SimulatedFleet
 
-        if name == "training":
-            _explain(console, "settings", name, Training)
-        _explain(console, "settings", "valuation", ValuationOptions)
+        things = {"training": Training, "valuation": ValuationOptions, "fleet": SimulatedFleet}
+        for each, thing in things.items():
+            if name in ("training", each):
+                _explain(console, "settings", each, thing)
         return
     if name is not None and name not in kinds and not any(name in each for each in kinds.values()):
         kinds |= _kinds_of_training(name)
@@ -78,7 +81,7 @@ def list_things(
     found = [(kind, registry) for kind, registry in kinds.items() if name in registry]
     if not found:
         known = [each for registry in kinds.values() for each in registry] + list(kinds)
-        known += ["training", "valuation"]
+        known += ["training", "valuation", "fleet"]
         raise UnknownNameError(f"nothing is called {name!r}; {nearest(name, known)}")
     for kind, registry in found:
         _explain(console, kind, name, registry[name])

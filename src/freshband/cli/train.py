@@ -89,9 +89,9 @@ def train(
         list[str] | None,
         _options.option(
             _options.RUN,
-            "Any other setting, repeatable: client_lr=0.1, or an option of a thing by its table: "
-            "channels, policy, matching, dataset, partition, model, algorithm, valuation, such as "
-            "partition.alpha=0.1; 'freshband list training' lists all.",
+            "Any other setting, repeatable: client_lr=0.1, ack_delay=5, or an option of a thing by "
+            "its table: channels, policy, matching, fleet, dataset, partition, model, algorithm, "
+            "valuation, such as partition.alpha=0.1; 'freshband list training' lists all.",
             "--set",
             metavar="[TABLE.]KEY=VALUE",
         ),
@@ -136,6 +136,8 @@ def train(
       freshband train --resume run
 
       freshband train --set partition.alpha=0.1 --set client_lr=0.1 --plot run.png
+
+      freshband train --clients 20 --set channels.n_channels=5 --set ack_delay=3
 
       freshband train --config mine.toml --rounds 250 --device cuda --out mine
     """
@@ -286,7 +288,7 @@ def _rows(found: dict[str, Any]) -> dict[str, str]:
         "accuracy": f"[bold]{number(found['final_accuracy'], 3)}[/bold]  {best}",
         "loss": number(found["final_loss"], 3),
         "spread over clients": f"{number(found['accuracy_spread'], 3)} of accuracy",
-        "age": f"mean {found['mean_age']:.2f}, oldest {found['max_age']}, cumulative variance "
+        "age": f"mean {found['mean_age']:.2f}, oldest {found['max_age']:.0f}, cumulative variance "
         f"{found['cumulative_variance']:,.1f}",
         "participation": f"{heard:.0%} of rounds, Jain {found['jain']:.3f}, staleness "
         f"{number(found['mean_staleness'], 2)}",

@@ -13,6 +13,24 @@ from numpy.typing import NDArray
 
 from freshband.errors import RuleError, shown
 
+NEWER = ("reached", "there", "given", "verdicts", "on_the_way")  # not in the first checkpoints
+UNKNOWN, LOST, TAKEN, REFUSED, EMPTY = range(-1, 4)  # what became of a transmission
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Plan:
+    """What the server wants of a round, which is counted from 1."""
+
+    round: int
+    assignment: NDArray[np.int64]  # (M,), the channel of each client, -1 for none
+    receivers: NDArray[np.int64]  # clients that get the model and train on it
+    further: NDArray[np.int64]  # clients that go on training while their update waits
+    present: NDArray[np.bool_] | None = None  # (M,), clients that are there; None for all
+
+    def there(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the values of the clients that are there."""
+        return values if self.present is None else values[self.present]
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pending:
@@ -70,6 +88,33 @@ class ServerState:
     receivers: NDArray[np.bool_]  # (M,), who gets the model next
     weights: NDArray[np.float64]  # (M,), `ζ`
     worked: NDArray[np.int64]  # (M,), rounds on the model a client has; empty where it is always 1
+    reached: NDArray[np.int64]  # (M,), rounds from which the ages count: of the last success
+    there: NDArray[np.bool_]  # (M,), who was there in the last round
+    given: NDArray[np.int64]  # (M,), rounds in which clients got the model they work on
+    verdicts: NDArray[np.int8]  # (M,), on the updates clients hold: 0, TAKEN or REFUSED
+    on_the_way: NDArray[np.int8]  # (D, M), acknowledgements of the last D rounds, oldest first
+
+    @classmethod
+    def first(
+        cls, model: torch.Tensor, memory: Any, weights: NDArray[np.float64], *,
+        counts_work: bool, delay: int,
+    ) -> ServerState:  # fmt: skip
+        """Return the state before the first round: everybody gets the model."""
+        n_clients = len(weights)
+        return cls(
+            round=0,
+            version=0,
+            model=model,
+            memory=memory,
+            receivers=np.ones(n_clients, np.bool_),
+            weights=weights,
+            worked=np.zeros(n_clients if counts_work else 0, np.int64),
+            reached=np.zeros(n_clients, np.int64),
+            there=np.ones(n_clients, np.bool_),
+            given=np.zeros(n_clients, np.int64),
+            verdicts=np.zeros(n_clients, np.int8),
+            on_the_way=np.full((delay, n_clients), UNKNOWN, np.int8),
+        )
 
     def to_tensors(self) -> dict[str, torch.Tensor]:
         """Return everything but the counts as tensors, which are views of the present state."""
@@ -77,8 +122,9 @@ class ServerState:
         tensors |= {f"memory.{name}": value for name, value in _named(self.memory).items()}
         tensors["arrays.receivers"] = torch.from_numpy(self.receivers)
         tensors["arrays.weights"] = torch.from_numpy(self.weights)
-        if len(self.worked):
-            tensors["arrays.worked"] = torch.from_numpy(self.worked)
+        for name in ("worked", *NEWER):
+            if len(getattr(self, name)):
+                tensors[f"arrays.{name}"] = torch.from_numpy(getattr(self, name))
         return tensors
 
 

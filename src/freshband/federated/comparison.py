@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from freshband import __version__
 from freshband._backends import Backend, open_backend
 from freshband._plugins import imports_to_keep
-from freshband._policy import Policy, parse_policy, read_options
+from freshband._policy import read_options
 from freshband._sealed import load_sealed, save_sealed, versions_of
 from freshband.channels.base import _same_air
 from freshband.errors import FreshbandError, ParameterError, shown
@@ -34,6 +34,7 @@ from freshband.federated.result import (
     _facts_of,
     _spelt_today,
     collect_records,
+    counted_ages,
     measure_training,
 )
 from freshband.federated.settings import Training
@@ -108,7 +109,8 @@ def compare(
         What `freshband.federated.result.collect_records` returns of one run, over (policy, run);
         besides ``regret`` over (policy, run, round), the cumulative age beyond that of the
         mean+age oracle on the same air, and ``regret_fixed``, that beyond the best fixed set's
-        where channels have no means; each NaN where the other applies. ``seconds`` of a round are
+        where channels have no means; each NaN where the other applies. Ages are weighted by the
+        fleet's weights, and oracles know who is there and all outcomes. ``seconds`` of a round are
         those of all policies that were played in step.
 
     Examples
@@ -235,31 +237,30 @@ def _in_step(
 
 
 def _regrets(result: xr.Dataset, settings: Sequence[Training]) -> dict[str, Any]:
-    """Return the cumulative age beyond an oracle's on the same air."""
-    age = result.ages.sum("client").cumsum("round").transpose("policy", "run", "round")
-    unknown = np.full(age.shape, np.nan)
-    model = settings[0].build_channels()
-    applies = "regret" if model.has_means else "regret_fixed"
-    oracle = parse_policy("oracle:mean+age" if model.has_means else "oracle:fixed+age")
-    curves = np.array([_oracle_ages(one, oracle) for one in settings])
-    return {
-        name: (age.dims, (age.values - curves).astype(np.float64) if name == applies else unknown)
-        for name in ("regret", "regret_fixed")
-    }
+    """Return the cumulative age beyond an oracle's on the same air, weighted by client."""
+    weights = settings[0].build_fleet().weights or [1] * settings[0].clients
+    age = counted_ages(result) * xr.DataArray(list(weights), dims="client")
+    age = age.sum("client").cumsum("round").transpose("policy", "run", "round")
+    regrets = {name: np.full(age.shape, np.nan) for name in ("regret", "regret_fixed")}
+    curves = [_oracle_ages(one) for one in settings]
+    for name in regrets.keys() & curves[0].keys():
+        regrets[name] = (age.values - [each[name] for each in curves]).astype(np.float64)
+    return {name: (age.dims, values) for name, values in regrets.items()}
 
 
-def _oracle_ages(settings: Training, oracle: Policy) -> NDArray[np.int64]:
-    """Return the sum of all clients' ages so far, round by round, as an oracle would have it."""
+def _oracle_ages(settings: Training) -> dict[str, NDArray[Any]]:
+    """Return the sum of ages so far, round by round, as oracles would have it, by measure."""
     plan = _Plan(
         model=settings.build_channels(),
-        policies=[oracle],
+        policies=[],
         clients=settings.clients,
         rounds=settings.rounds,
         runs=1,
         seed=settings.seed,
         points=settings.rounds,
+        fleet=settings.build_fleet(),
     )
-    return _play_run(plan, settings.run, yardsticks=False).tallies[0].age_curve
+    return _play_run(plan, settings.run).yardsticks
 
 
 # ------------------------------------------------------------------------------------------ files

@@ -5,7 +5,7 @@ Each round is the four steps of section II, with the scheduling between them:
 1. the server sends its model to the clients whose update got through in the round before, at first
    to everybody; they measure the error of the model without their own part, and make E local steps,
 2. the others keep the update they could not deliver and send it again,
-3. the coordinator gives every client a channel, and an update on a good channel gets through,
+3. the coordinator gives clients their channels, and an update on a good channel gets through,
 4. the server applies what arrived; where nothing arrived the model stays as it is.
 """
 
@@ -27,6 +27,7 @@ from freshband.channels.base import ChannelModel
 from freshband.coordinator import Coordinator
 from freshband.errors import FileError, ParameterError
 from freshband.federated._own_things import check_own_things, check_settings
+from freshband.federated._parts import parts_of
 from freshband.federated._state import PendingUpdates, ServerState, copy_into
 from freshband.federated.algorithms import Rule
 from freshband.federated.batches import Batches
@@ -42,7 +43,7 @@ from freshband.federated.data import Dataset, load_dataset
 from freshband.federated.models import build_model
 from freshband.federated.partition import Partition, split_samples
 from freshband.federated.records import RoundRecord
-from freshband.federated.server import FederatedServer, Plan, _AlterUpdate, _parts_of
+from freshband.federated.server import FederatedServer, Plan, _AlterUpdate
 from freshband.federated.settings import Training
 from freshband.federated.uplink import SimulatedUplink
 
@@ -93,7 +94,8 @@ class Federation:
             clients=clients, alter_update=alter_update,
         )  # fmt: skip
         self.channels = chosen.build_channels() if channels is None else channels
-        parts = _parts_of(chosen, self.channels.n_channels)
+        fleet = chosen.build_fleet(self.channels)
+        parts = parts_of(chosen, self.channels.n_channels, fleet)
         parts["algorithm"] = chosen.build_algorithm() if algorithm is None else algorithm
         device = pick_device(chosen.device)
         whole = (
@@ -127,7 +129,10 @@ class Federation:
         self._batches = Batches(chosen.seed, chosen.run, chosen.local_steps, chosen.batch_size)
         counts = self.partition.counts(whole.train_labels.cpu().numpy(), whole.n_classes)
         self._tastes = counts / counts.sum(axis=1, keepdims=True)  # (M, classes), shares
-        self._uplink = SimulatedUplink(self.channels, chosen.rounds, chosen.seed, chosen.run)
+        self._uplink = SimulatedUplink(
+            self.channels, chosen.rounds, chosen.seed, chosen.run,
+            clients=chosen.clients, fleet=fleet,
+        )  # fmt: skip
         self.server = self._open_server(alter_update=alter_update, **parts)
         self.pending = self._open_pending()
         self._plan: Plan | None = None
@@ -206,7 +211,8 @@ class Federation:
     def begin(self) -> list[TrainingJob]:
         """Plan a round and send the model out; return the local training this asks for."""
         server, pending = self.server, self.pending
-        self._plan = plan = server.plan()
+        t = server.state.round + 1
+        self._plan = plan = server.plan(self._uplink.present(t), *self._uplink.told(t))
         if server.valuation is not None:
             rest = server.valuation.models_without(
                 server.state.model, server.state.weights, plan.receivers
@@ -238,7 +244,8 @@ class Federation:
         everybody = np.ones(self.settings.clients, np.bool_)
         outcome = self._uplink.acknowledge(plan.round, plan.assignment, everybody)
         waiting = {client: pending.of(client) for client in range(self.settings.clients)}
-        record = server.finish(plan, outcome, waiting)
+        answered = self._uplink.answered(plan.round)
+        record = server.finish(plan, outcome, waiting, answered=answered)
         found = self._examine(plan.round)
         return dataclasses.replace(record, **found, seconds=time.perf_counter() - began)
 
@@ -278,13 +285,18 @@ class Federation:
 
         The tensors are views of the present state: write them before the next round.
         """
-        tensors = {**self.server.to_tensors(), **self.pending.to_tensors()}
+        tensors = {**self.server.to_tensors(), **self._clients_and_air()}
         facts = {
             "settings": self.settings.model_dump(mode="json"),
             "round": self.state.round,
             "version": self.state.version,
         }
         return tensors, facts
+
+    def _clients_and_air(self) -> dict[str, torch.Tensor]:
+        seen = self._uplink.memory()
+        tensors = {name: torch.from_numpy(values) for name, values in seen.items()}
+        return {**self.pending.to_tensors(), **tensors}
 
     @classmethod
     def restore(
@@ -301,7 +313,7 @@ class Federation:
         self = cls(Training.as_stored(facts["settings"]), **objects)
         try:
             self.server.restore(tensors, int(facts["round"]), int(facts["version"]))
-            copy_into(self.pending.to_tensors(), tensors)
+            copy_into(self._clients_and_air(), tensors)
         except (KeyError, TypeError, ValueError, FileError) as error:
             self.close()
             raise FileError(f"cannot restore this run: {error}") from None

@@ -24,6 +24,7 @@ from freshband.federated.settings import Training
 
 __all__ = [
     "collect_records",
+    "counted_ages",
     "load_training",
     "measure_training",
     "save_training",
@@ -169,7 +170,8 @@ def measure_training(result: xr.Dataset) -> xr.Dataset:
     xarray.Dataset
         ``final_accuracy``, ``final_loss`` and ``accuracy_spread`` as of the last evaluation;
         ``best_accuracy``, ``best_round``, and ``mean_accuracy`` over all evaluations, which tells
-        who learns faster; ``mean_age`` and ``max_age``; ``cumulative_variance``; ``jain`` of the
+        who learns faster; ``mean_age`` and ``max_age``, not counting clients in rounds in which
+        they were not there; ``cumulative_variance``; ``jain`` of the
         deliveries by client; ``mean_staleness`` of the updates applied; ``delivered``, ``refused``,
         ``alarms``, ``trained``, ``bytes_up`` and ``bytes_down`` in all. A file of ``freshband
         reproduce`` has means over clients only, so it gets those that follow from means.
@@ -193,12 +195,18 @@ def measure_training(result: xr.Dataset) -> xr.Dataset:
     return xr.Dataset({name: known[name] for name in _MEASURES if name in known})
 
 
+def counted_ages(result: xr.Dataset) -> xr.DataArray:
+    """Return the ages of clients in rounds in which they were there, else NaN."""
+    ages: xr.DataArray = result.ages
+    return ages.where(result.present) if "present" in result else ages
+
+
 def _measure_clients(result: xr.Dataset) -> dict[str, xr.DataArray]:
     deliveries = result.delivered.sum("round")
     staleness = result.staleness.where(result.staleness >= 0)
     return {
-        "mean_age": result.ages.mean(["round", "client"]),
-        "max_age": result.ages.max(["round", "client"]),
+        "mean_age": counted_ages(result).mean(["round", "client"]),
+        "max_age": counted_ages(result).max(["round", "client"]),
         "jain": _fairness(deliveries),
         "mean_staleness": staleness.mean(["round", "client"]),
         "delivered": deliveries.sum("client"),

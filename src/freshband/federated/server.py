@@ -2,18 +2,21 @@
 
 A round is three calls:
 
-1. `FederatedServer.plan` gives every client a channel and says who gets the model,
+1. `FederatedServer.plan` gives clients their channels and says who gets the model,
 2. `FederatedServer.hand_out` notes whom it went to; they train, and what they send is pending,
 3. `FederatedServer.finish` is told what got through. It refuses updates that are not finite,
    shortens those that are too long, applies the rest, lets the scheduler learn, and values the
    clients.
 
 What the server knows changes in `finish` alone: a round that broke off before can be played again.
+
+An update counts once. Where acknowledgements are late or lost, the model takes an update when it
+arrives, but neither the scheduler nor the client knows: the client keeps it and sends it again when
+it is given a channel, and gets the newest model once one of these transmissions is acknowledged.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,27 +28,28 @@ from numpy.typing import ArrayLike, NDArray
 
 from freshband.aoi import age_variance
 from freshband.coordinator import Coordinator
-from freshband.errors import ParameterError, RuleError, shown
-from freshband.federated._state import Pending, ServerState, copy_into
+from freshband.errors import ParameterError
+from freshband.federated._parts import check_move, read_weights
+from freshband.federated._state import (
+    EMPTY,
+    LOST,
+    NEWER,
+    REFUSED,
+    TAKEN,
+    UNKNOWN,
+    Pending,
+    Plan,
+    ServerState,
+    copy_into,
+)
 from freshband.federated._valuation import Valuation
 from freshband.federated.algorithms import Algorithm, Arrivals
 from freshband.federated.records import RoundRecord
-from freshband.federated.settings import Training
 from freshband.parameters import whole_number
 
 __all__ = ["FederatedServer", "Plan"]
 
 _AlterUpdate = Callable[[int, int, torch.Tensor], Any]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Plan:
-    """What the server wants of a round, which is counted from 1."""
-
-    round: int
-    assignment: NDArray[np.int64]  # (M,), the channel of each client, -1 for none
-    receivers: NDArray[np.int64]  # clients that get the model and train on it
-    further: NDArray[np.int64]  # clients that go on training while their update waits
 
 
 class FederatedServer:
@@ -73,6 +77,8 @@ class FederatedServer:
         The number of rounds a client works on a model; by default as the algorithm has it.
     clip_norm : float > 0, optional
         Longest change of the model one update may ask for; longer ones are shortened.
+    ack_delay : int >= 0, default 0
+        The number of rounds after which scheduler and clients learn what became of an update.
     alter_update : callable, optional
         ``alter_update(round, client, update)`` sees every update that gets through and may return
         another in its place.
@@ -92,7 +98,7 @@ class FederatedServer:
     >>> plan = server.plan()
     >>> version = server.hand_out(plan.receivers.tolist())
     >>> sent = {client: Pending(torch.ones(2), version) for client in range(2)}
-    >>> record = server.finish(plan, [True, None], sent)  # nothing is known of client 1
+    >>> record = server.finish(plan, [True, None], sent)  # client 1 had nothing to send
     >>> record.delivered.tolist(), server.state.model
     ([True, False], tensor([-0.5000, -0.5000]))
     """
@@ -111,6 +117,7 @@ class FederatedServer:
         keeps_models: bool = True,
         local_rounds: int | None = None,
         clip_norm: float | None = None,
+        ack_delay: int = 0,
         alter_update: _AlterUpdate | None = None,
     ) -> None:
         if coordinator.policy.needs_contributions and valuation is None:
@@ -126,15 +133,10 @@ class FederatedServer:
         self._received: set[int] = set()
         self._released: set[int] = set()
         self._went_on: set[int] = set()
-        self.state = ServerState(
-            round=0,
-            version=0,
-            model=model,
-            memory=algorithm.start(model),
-            receivers=np.ones(n_clients, np.bool_),
-            weights=_read_weights(weights, n_clients),
-            worked=np.zeros(n_clients if self.local_rounds > 1 else 0, np.int64),
-        )
+        self.state = ServerState.first(
+            model, algorithm.start(model), read_weights(weights, n_clients),
+            counts_work=self.local_rounds > 1, delay=ack_delay,
+        )  # fmt: skip
         self.state.to_tensors()  # whatever a rule remembers can be saved
         if valuation is not None:
             valuation.open(model, keeps_models=keeps_models)
@@ -146,8 +148,17 @@ class FederatedServer:
 
     # ------------------------------------------------------------------------------ a round
 
-    def plan(self) -> Plan:
-        """Give every client a channel, and say who gets the model."""
+    def plan(
+        self,
+        present: NDArray[np.bool_] | None = None,
+        known: NDArray[np.bool_] | None = None,
+        available: NDArray[np.bool_] | None = None,
+    ) -> Plan:
+        """Give clients their channels, and say who gets the model.
+
+        Clients that are not ``present`` neither receive nor send; ``known`` is what the scheduler
+        is told of this, and ``available`` of channels that are there; by default nothing.
+        """
         state = self.state
         if state.round >= self.rounds:
             raise ParameterError("all rounds are played: make the number of rounds larger")
@@ -155,12 +166,19 @@ class FederatedServer:
         assignment = self.coordinator.pending  # of a round that broke off, or none
         if assignment is None:
             valued = self.valuation if self.coordinator.policy.needs_contributions else None
-            assignment = self.coordinator.plan(None if valued is None else valued.contributions)
+            assignment = self.coordinator.plan(
+                None if valued is None else valued.contributions,
+                present=known,
+                available=available,
+            )
         self.scheduler_seconds = time.perf_counter() - began
         self._received, self._released, self._went_on = set(), set(), set()
         receives = state.receivers | self.algorithm.everybody_trains
         goes_on = ~receives[: len(state.worked)] & (state.worked < self.local_rounds)
-        return Plan(state.round + 1, assignment, np.flatnonzero(receives), np.flatnonzero(goes_on))
+        if present is not None:
+            receives, goes_on = receives & present, goes_on & present[: len(goes_on)]
+        who = np.flatnonzero(receives), np.flatnonzero(goes_on)
+        return Plan(state.round + 1, assignment, *who, present)
 
     def hand_out(self, clients: Iterable[int]) -> int:
         """Note that the model went to these clients; return its version."""
@@ -176,19 +194,33 @@ class FederatedServer:
         self.state.receivers[client] = True
         self._released.add(client)
 
+    def is_new(self, client: int) -> bool:
+        """Whether the update that a client holds has not arrived before."""
+        return client in self._received or self.state.verdicts[client] == 0
+
     def finish(
-        self, plan: Plan, outcome: Sequence[bool | None], pending: Mapping[int, Pending]
+        self,
+        plan: Plan,
+        outcome: Sequence[bool | None],
+        pending: Mapping[int, Pending],
+        *,
+        answered: NDArray[np.bool_] | None = None,
+        late: Sequence[tuple[int, int]] = (),
     ) -> RoundRecord:
         """Make a new model of what got through; return what happened.
 
-        ``outcome`` is True for delivered, False for lost and None for unknown, by client;
-        ``pending`` holds at least the updates of those that were delivered.
+        ``outcome`` is by client: True for delivered, False for lost, and None for not delivered for
+        a reason that says nothing about the channel. ``pending`` holds at least the new updates of
+        those that were delivered. Scheduler and client never learn the outcomes that are not
+        ``answered``, all by default; ``late`` holds round and client of updates that arrived
+        now but were sent in an earlier round: their clients sent nothing in this one.
         """
         state, n_clients = self.state, len(outcome)
-        arrived = {client: pending[client] for client, yes in enumerate(outcome) if yes}
-        taken = self._inspect(plan.round, arrived)
+        through = np.array([bool(yes) for yes in outcome])
+        new = through & [self.is_new(client) for client in range(n_clients)]
+        taken = self._inspect(plan.round, {c: pending[c] for c in np.flatnonzero(new).tolist()})
         delivered = np.array([client in taken for client in range(n_clients)])
-        refused = np.array([client in arrived for client in range(n_clients)]) & ~delivered
+        refused = new & ~delivered
         staleness = np.full(n_clients, -1, np.int64)
         for client, sent in taken.items():
             staleness[client] = state.version - sent.version
@@ -206,26 +238,64 @@ class FederatedServer:
                 plan.round,
             ),
         )
-        steps, passed = _check_move(self.algorithm, moved, n_clients)
+        steps, passed = check_move(self.algorithm, moved, n_clients)
+        received = list(self._received)
+        state.verdicts[received], state.given[received] = 0, plan.round
+        state.verdicts[delivered], state.verdicts[refused] = TAKEN, REFUSED
+        fates = np.where(through, state.verdicts, LOST)
+        fates[[yes is None for yes in outcome]] = EMPTY
+        if plan.present is not None:  # ages of clients that come back count from there
+            state.reached[plan.present & ~state.there] = plan.round - 1
+            state.there[:] = plan.present
+        state.reached[fates == TAKEN] = plan.round
+        news = [(when, client, fates[client] == TAKEN) for when, client in late if through[client]]
+        for when, client, yes in news:
+            fates[client] = EMPTY
+            if yes:
+                state.reached[client] = when
+        state.receivers[list(self._received - self._released)] = False
         began = time.perf_counter()
-        # A refused update says nothing about the channel, and its client's age goes on.
-        alarm = self.coordinator.observe(
-            [None if no else yes for yes, no in zip(outcome, refused, strict=True)]
-        )
+        alarm = self._learn(plan.round, fates, answered, news)
         self.scheduler_seconds += time.perf_counter() - began
         if self.valuation is not None:
             state.weights = self.valuation.take(plan.round, taken, weights).copy()
-        state.receivers[list(self._received - self._released)] = False
-        # A client that was refused gets the model too; otherwise it would send the same again.
-        state.receivers |= delivered | refused
         if len(state.worked):
-            state.worked[list(self._received)] = 1
+            state.worked[received] = 1
             state.worked[list(self._went_on)] += 1
         state.round, state.version = plan.round, state.version + passed
+        expected = answered is not None or len(state.on_the_way) > 0
         return self._record(
-            plan, alarm, delivered=delivered, refused=refused, staleness=staleness,
+            plan, alarm, expected, delivered=delivered, refused=refused, staleness=staleness,
             weights=weights, steps=steps,
         )  # fmt: skip
+
+    def _learn(
+        self,
+        t: int,
+        fates: NDArray[np.int8],
+        answered: NDArray[np.bool_] | None,
+        late: Sequence[tuple[int, int, bool]],
+    ) -> int | None:
+        """Let scheduler and clients learn what they hear in round t; return the alarm."""
+        state, coordinator, alarms = self.state, self.coordinator, []
+        heard = fates if answered is None else np.where(answered, fates, UNKNOWN)
+        delay = len(state.on_the_way)
+        if delay:
+            alarms.append(coordinator.observe(np.full(len(heard), UNKNOWN)))  # the round is over
+            queue = np.vstack([state.on_the_way, heard])
+            heard, state.on_the_way[:] = queue[0], queue[1:]
+        if t > delay:
+            known = np.where(heard > TAKEN, LOST, heard)
+            alarms.append(coordinator.observe(known, round=t - delay, teaches=heard <= TAKEN))
+        for when, client, yes in late:
+            news = coordinator.observe([yes], round=when, clients=[client], teaches=[yes])
+            alarms.append(news)
+            state.receivers[client] = True
+        # Who was refused gets the model too; otherwise it would send the same again. Who has got
+        # another since then is busy with that.
+        done = (heard == TAKEN) | (heard == REFUSED)
+        state.receivers |= done & (state.given <= t - delay)
+        return next((alarm for alarm in alarms if alarm is not None), None)
 
     def _inspect(self, t: int, arrived: Mapping[int, Pending]) -> dict[int, Pending]:
         """Return what a model can take of what arrived; shorten updates that are too long."""
@@ -262,9 +332,12 @@ class FederatedServer:
         sent.replace(given.detach().to(row), self.client_lr)
         return True
 
-    def _record(self, plan: Plan, alarm: int | None, **happened: NDArray[Any]) -> RoundRecord:
+    def _record(
+        self, plan: Plan, alarm: int | None, expected: bool, **happened: NDArray[Any]
+    ) -> RoundRecord:
         coordinator, valued = self.coordinator, self.valuation
-        ages, priorities = coordinator.ages, coordinator.priorities
+        ages, priorities = plan.round + 1 - self.state.reached, coordinator.priorities
+        counted = plan.there(ages)
         nothing = np.full(coordinator.n_clients, np.nan)
         return RoundRecord(
             round=plan.round,
@@ -273,7 +346,7 @@ class FederatedServer:
             client_accuracy=nothing.copy(),
             accuracy_spread=np.nan,
             ages=ages,
-            variance=float(age_variance(ages)),
+            variance=float(age_variance(counted)) if len(counted) else 0.0,
             assignment=plan.assignment,
             alarm=-1 if alarm is None else alarm,
             contributions=nothing.copy() if valued is None else valued.contributions.copy(),
@@ -281,9 +354,11 @@ class FederatedServer:
             priorities=nothing.copy() if priorities is None else priorities,
             channel_means=coordinator.channel_means,
             trained=len(self._received) + len(self._went_on),
-            bytes_up=self.payload * int((plan.assignment >= 0).sum()),
+            bytes_up=self.payload * int((plan.there(plan.assignment) >= 0).sum()),
             bytes_down=self.payload * len(self._received),
             seconds=0.0,
+            expected_ages=coordinator.ages if expected else None,
+            present=plan.present,
             **happened,
         )
 
@@ -303,56 +378,18 @@ class FederatedServer:
         """Take back what `to_tensors` returned; an error says what does not fit."""
         data = tensors["coordinator"].numpy().tobytes()
         saved, mine = Coordinator.from_bytes(data, "its coordinator"), self.coordinator
-        for name in ("n_clients", "n_channels", "seed", "run", "horizon"):
+        for name in ("n_clients", "n_channels", "seed", "run", "horizon", "fleet_options"):
             if getattr(saved, name) != getattr(mine, name):
                 raise ValueError(f"{saved!r} has another {name}")
         if saved.policy.name != mine.policy.name:
             raise ValueError(f"{saved!r} is of another policy than {mine.policy.name!r}")
         if saved.round != round:
             raise ValueError(f"{saved!r} is not of round {round}")
-        copy_into(self._views(), tensors)
+        views = self._views()
+        if "arrays.reached" not in tensors:  # of a version in which every outcome was known at once
+            older = {name: views[name] for name in views if name[7:] in NEWER}
+            older["arrays.reached"] = torch.from_numpy((round + 1 - saved.ages).astype(np.int64))
+            tensors = {**older, **tensors}
+        copy_into(views, tensors)
         self.coordinator = saved
         self.state.round, self.state.version = round, version
-
-
-def _parts_of(settings: Training, n_channels: int) -> dict[str, Any]:
-    """Return what the settings of a run say of its server, as arguments of `FederatedServer`."""
-    rule = settings.contribution_rule
-    return {
-        "coordinator": Coordinator(
-            settings.build_policy(), settings.clients, n_channels, settings.seed,
-            run=settings.run, horizon=settings.rounds,
-        ),
-        "rounds": settings.rounds,
-        "valuation": None if rule is None else Valuation(
-            settings.clients, settings.client_lr, rule=rule, options=settings.valuing,
-            weigh=settings.weights == "contribution",
-        ),
-        "clip_norm": settings.clip_norm,
-    }  # fmt: skip
-
-
-def _check_move(
-    algorithm: Algorithm, moved: Any, n_clients: int
-) -> tuple[NDArray[np.float64], int]:
-    """Return what a rule has returned, or say what is wrong with that of the user's own."""
-    name = f"{type(algorithm).__name__}.apply"
-    if not isinstance(moved, tuple) or len(moved) != 2:
-        raise RuleError(f"{name} must return steps and the versions passed, got {shown(moved)}")
-    steps, passed = moved
-    if not isinstance(steps, np.ndarray) or steps.shape != (n_clients,) or steps.dtype.kind != "f":
-        raise RuleError(f"{name} must return {n_clients} steps as a float array first")
-    if not isinstance(passed, int | np.integer) or passed < 0:
-        raise RuleError(f"{name} must return the versions passed second, got {shown(passed)}")
-    return steps, int(passed)
-
-
-def _read_weights(weights: ArrayLike | None, n_clients: int) -> NDArray[np.float64]:
-    if weights is None:
-        return np.full(n_clients, 1.0 / n_clients)
-    zeta = np.asarray(weights, np.float64)
-    if zeta.shape != (n_clients,) or not np.isfinite(zeta).all() or (zeta < 0).any():
-        raise ParameterError(f"weights must be {n_clients} numbers >= 0, got {weights!r}")
-    if not zeta.sum() > 0:
-        raise ParameterError("weights must not all be 0")
-    return np.asarray(zeta / zeta.sum())

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from freshband._locating import find_again, with_absolute_files
 from freshband._policy import Policy, parse_policy
-from freshband.channels.base import ChannelModel, build, registry
+from freshband.channels.base import ChannelModel, build, fit_clients, links_differ, registry
 from freshband.errors import ParameterError, shown
 from freshband.federated._spelling import modernise
 from freshband.federated.algorithms.base import (
@@ -23,6 +23,7 @@ from freshband.federated.algorithms.base import (
     read_algorithm,
 )
 from freshband.federated.contribution import ValuationOptions
+from freshband.fleet.conditions import SimulatedFleet
 from freshband.parameters import Parameters
 
 __all__ = ["Training"]
@@ -61,7 +62,11 @@ class Training(Parameters):
     matching : str, optional
         Who gets which channel, such as ``"priority"``; by default what suits the policy.
     clients : int >= 1, default 10
-        The number of clients M.
+        The number of clients M; there may be more than channels.
+    fleet : mapping or SimulatedFleet, optional
+        What the server assumes about its clients, and what happens to them and to acknowledgements:
+        settings of `freshband.fleet.conditions.SimulatedFleet`, such as ``{"ack_delay": 5}``.
+        ``links`` follows from the channels.
     rounds : int >= 1, default 60
         The number of rounds T.
     seed : int >= 0, default 0
@@ -120,6 +125,7 @@ class Training(Parameters):
     matching: str | None = None
     policy_options: _Options = Field(default_factory=dict)
     clients: _Count = 10
+    fleet: _Options = Field(default_factory=dict)
     rounds: _Count = 60
     seed: Annotated[int, Field(ge=0)] = 0
     run: Annotated[int, Field(ge=0)] = 0
@@ -161,6 +167,16 @@ class Training(Parameters):
     ) -> dict[str, Any]:
         return _plain_options(info.data["algorithm"], options)
 
+    @field_validator("fleet", mode="before")
+    @classmethod
+    def _as_fleets_read_them(cls, given: Any) -> Any:
+        if isinstance(given, SimulatedFleet):
+            return given.model_dump(mode="json", exclude_defaults=True)
+        if not isinstance(given, Mapping):
+            example = "{'ack_delay': 5}"
+            raise ParameterError(f"fleet must be settings such as {example}, got {shown(given)}")
+        return SimulatedFleet(**given).model_dump(mode="json", include=set(given))
+
     @field_validator("valuation_options")
     @classmethod
     def _as_valuation_reads_them(cls, options: dict[str, Any]) -> dict[str, Any]:
@@ -170,11 +186,9 @@ class Training(Parameters):
     def _agree(self) -> Training:
         self.build_policy()
         channels = self.build_channels()
-        if channels.n_channels < self.clients:
-            raise ParameterError(
-                f"clients must be at most the number of channels, {channels.n_channels}, got "
-                f"{self.clients}"
-            )
+        if links_differ(channels):
+            fit_clients(channels, self.clients)
+        self.build_fleet(channels).check_clients(self.clients)
         if self.val_fraction == 0 and self.contribution_rule is not None:
             raise ParameterError(
                 "val_fraction must be > 0: contributions need an error on validation samples"
@@ -255,6 +269,16 @@ class Training(Parameters):
         if "n_channels" in fields and not {"n_channels", "means"} & set(options):
             options["n_channels"] = math.ceil(1.5 * self.clients)
         return build(self.channels, options)
+
+    def build_fleet(self, channels: ChannelModel | None = None) -> SimulatedFleet:
+        """Return the fleet; whether links differ follows from the channels, those of the settings.
+
+        A policy that learns one rate per channel is told that links are shared.
+        """
+        model = self.build_channels() if channels is None else channels
+        differ = links_differ(model) and self.build_policy().learns_links
+        options: _Options = {"links": "differ" if differ else "shared"}
+        return SimulatedFleet(**options | self.fleet)
 
     @property
     def contribution_rule(self) -> Literal["paper", "fedce"] | None:

@@ -25,6 +25,7 @@ _DEATH = 1e-3  # chance per round that a client dies
 _RETURN = 0.1  # over the rounds of silence: chance per round that a dead client comes back
 _TEACHES = 0.5  # P(alive) below which a loss says nothing about the channel
 _DELAYS = np.dtype([("asked", np.float64), ("answered", np.float64)])
+_STRAY = 1e-3  # share of answers that may get lost even if none has so far
 _MANY = 1000.0  # answers after which older ones count half
 
 
@@ -123,7 +124,7 @@ def close_doubts(doubts: Any, sent: Any, t: int) -> None:
         if sent.rounds[row]["unknown"] > 0 and 0 < when < t:
             lag = t - when
             before = doubts.delays[lag - 1]
-            late = 1.0 - before["answered"] / before["asked"]
+            late = max(1.0 - before["answered"] / before["asked"], _STRAY)
             for entry in range(sent.rounds[row]["size"]):
                 if sent.entries[row, entry]["outcome"] < 0:
                     client = sent.entries[row, entry]["client"]

@@ -28,7 +28,8 @@ def _effective_age(age: float, factor: float) -> float:
     """Return the x for which x (x + 1) is ``factor`` times age (age + 1)."""
     if factor == 1.0:
         return age
-    return 0.5 * (math.sqrt(1.0 + 4.0 * factor * age * (age + 1.0)) - 1.0)
+    urgency = factor * age * (age + 1.0)
+    return 2.0 * urgency / (1.0 + math.sqrt(1.0 + 4.0 * urgency))  # exact for small ones too
 
 
 @kernel

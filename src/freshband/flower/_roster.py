@@ -8,8 +8,10 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
 from flwr.app import ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
+from numpy.typing import NDArray
 
 from freshband.flower._wire import RECORD, Order
 
@@ -43,6 +45,19 @@ class Roster:
         absent = sorted(set(range(self.n_clients)) - set(self.nodes))
         if absent:
             _log.warning("freshband: continuing without clients %s, which are absent", absent)
+
+    def keep_up(self, seconds: float) -> NDArray[np.bool_] | None:
+        """Follow nodes that come and go; return which clients are there, or None if all are.
+
+        Where nobody is known yet, wait for at most this many seconds.
+        """
+        if not self.nodes:
+            self.wait(seconds)
+        lost = set(self.nodes.values()) - set(self.grid.get_node_ids())
+        if lost or len(self.nodes) < self.n_clients:
+            self.refresh()
+        here = np.array([client in self.nodes for client in range(self.n_clients)])
+        return None if here.all() else here
 
     def refresh(self) -> None:
         """Read answers, ask new nodes, forget nodes that are gone; do not wait."""

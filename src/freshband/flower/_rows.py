@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from freshband.errors import ParameterError
+from freshband.federated._valuation import Valuation
 from freshband.federated.algorithms import Algorithm, Arrivals
 from freshband.flower._wire import Arrays, Update, widened
-from freshband.flower.aggregation import StrategyAggregation
+from freshband.flower.aggregation import PaperAggregation, StrategyAggregation
 
 _SINGLE, _DOUBLE = ("e", "f", "F"), ("d", "D")  # numpy's codes of floating-point types
 
@@ -118,3 +120,25 @@ def _moved(trained: Arrays, start: Arrays, present: Arrays) -> Arrays:
         else np.asarray(widened(present[name]) + (array - widened(start[name])))
         for name, array in trained.items()
     }
+
+
+def open_rule(
+    aggregation: StrategyAggregation | PaperAggregation,
+    rows: Rows,
+    valuation: Valuation | None,
+    held: Mapping[int, Update],
+    starts: Mapping[int, Arrays],
+) -> tuple[Algorithm, float]:
+    """Return the server rule for rows, and the clients' step `η`."""
+    is_own = isinstance(aggregation, PaperAggregation)
+    kinds = {array.dtype for array in rows.like.values()}
+    if (is_own or valuation is not None) and [kind.kind for kind in kinds] != ["f"]:
+        raise ParameterError(
+            "the model must be of one floating-point type for freshband's algorithms and "
+            f"contributions, got {sorted(map(str, kinds))}; a StrategyAggregation takes any"
+        )
+    if isinstance(aggregation, PaperAggregation):
+        return aggregation.rule, aggregation.settings.client_lr
+    # Where no step is known, an update is the difference of models itself.
+    client_lr = 1.0 if valuation is None else valuation.client_lr
+    return StrategyRule(aggregation, rows, held, starts), client_lr

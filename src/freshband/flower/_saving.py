@@ -21,7 +21,9 @@ from freshband.federated._checkpoint import (
     save_checkpoint,
     tensors_of,
 )
+from freshband.federated._state import NEWER
 from freshband.federated.records import _stack_records, _unstack_records
+from freshband.federated.uplink import SimulatedUplink
 from freshband.flower._rows import StrategyRule
 from freshband.flower._wire import Arrays, Update, widened
 
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
 
 # The server's names of its tensors, and their names in a file.
 _NAMES = {"coordinator": "coordinator", "gradients": "valuation.gradients"}
-_NAMES |= {f"arrays.{name}": f"by_client.{name}" for name in ("weights", "receivers", "worked")}
+_BY_CLIENT = ("weights", "receivers", "worked", *NEWER)
+_NAMES |= {f"arrays.{name}": f"by_client.{name}" for name in _BY_CLIENT}
 _VALUED = ("contributions", "errors", "heard", "worth")
 _NAMES |= {f"arrays.{name}": f"valuation.{name}" for name in _VALUED}
 _MEMORY, _AGGREGATION = "memory.", "aggregation."
@@ -44,6 +47,7 @@ def save_run(run: AsyncRounds, folder: Path) -> None:
     for client, update in run.held.items():
         held |= {f"held.{client}.{name}": array for name, array in update.arrays.items()}
     held |= {f"by_client.{name}": getattr(run, name) for name in ("taken", "downloaded")}
+    held |= _seen(run)
     held |= {f"records.{name}": values for name, values in _stack_records(run.records).items()}
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in held.items()}
     state = run.server.to_tensors()
@@ -109,10 +113,17 @@ def _restore(
         run.held[int(client)] = Update(arrays=arrays, **about)
     for name in ("taken", "downloaded"):
         setattr(run, name, tensors[f"by_client.{name}"].numpy())
+    for name, seen in _seen(run).items():
+        seen[:] = tensors[name].numpy()
     for client in facts["overdue"]:
         run.server.release(client)
     records = {n: tensor.numpy() for n, tensor in tensors_of(tensors, "records.").items()}
     run.records = _unstack_records(records, round)
+
+
+def _seen(run: AsyncRounds) -> Arrays:
+    """Return what simulated air remembers, as views."""
+    return dict(run.uplink.memory()) if isinstance(run.uplink, SimulatedUplink) else {}
 
 
 def _wide(tensor: torch.Tensor) -> torch.Tensor:

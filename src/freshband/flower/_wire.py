@@ -37,6 +37,7 @@ class Order:
     keep: bool = False  # whether to keep the update, to send it again
     value: bool = False  # whether to report the error of the model without this client
     further: bool = False  # whether to go on training from the client's own model
+    hold: bool = False  # whether to keep the update for a round with a channel, and only say so
 
     def to_record(self) -> ConfigRecord:
         return ConfigRecord(dataclasses.asdict(self))

@@ -11,10 +11,11 @@ from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
 from freshband.errors import ParameterError
+from freshband.federated._parts import parts_of
 from freshband.federated._spelling import FORMER
-from freshband.federated.server import _parts_of
 from freshband.federated.settings import Training
 from freshband.federated.uplink import SimulatedUplink, Uplink
+from freshband.fleet.options import FleetOptions
 from freshband.flower.aggregation import PaperAggregation, StrategyAggregation
 from freshband.flower.server import AsyncRounds, Evaluate
 
@@ -75,9 +76,13 @@ def build_rounds(
     **options
         Further arguments of `AsyncRounds`.
     """
+    fleet = settings.build_fleet()
     link = uplink or SimulatedUplink(
-        settings.build_channels(), settings.rounds, settings.seed, settings.run
-    )
+        settings.build_channels(), settings.rounds, settings.seed, settings.run,
+        clients=settings.clients, fleet=fleet,
+    )  # fmt: skip
+    if not isinstance(link, SimulatedUplink):
+        _refuse_simulated(settings)
     if settings.contribution_rule is not None and settings.valuing.loo != "global_minus":
         raise ParameterError(
             f"loo must be 'global_minus' over Flower, where clients leave themselves out, got "
@@ -99,6 +104,14 @@ def build_rounds(
         evaluate=examine,
         checkpoint=checkpoint,
         local_rounds=settings.build_algorithm().training_rounds,
-        **_parts_of(settings, link.n_channels),
+        **parts_of(settings, link.n_channels, fleet),
         **options,
     )
+
+
+def _refuse_simulated(settings: Training) -> None:
+    """Refuse what can only be simulated, for a real link."""
+    for name in settings.fleet.keys() - FleetOptions.model_fields.keys():
+        raise ParameterError(
+            f"{name} is for simulated channels, got {settings.fleet[name]} with a real uplink"
+        )

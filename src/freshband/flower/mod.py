@@ -99,6 +99,8 @@ def _train(
         if order.keep or order.value:
             _keep(context, order, reply, said)
         reply.content[RECORD] = MetricRecord(dict(said))
+        if order.hold:
+            return _answer(message, order=order.round, waiting=1)
     return reply
 
 

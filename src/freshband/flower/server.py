@@ -18,17 +18,17 @@ import numpy as np
 import torch
 from flwr.app import ArrayRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
+from numpy.typing import NDArray
 
 from freshband.coordinator import Coordinator
 from freshband.errors import ParameterError
 from freshband.federated._state import Pending
 from freshband.federated._valuation import Valuation
-from freshband.federated.algorithms import Algorithm
 from freshband.federated.records import RoundRecord
 from freshband.federated.server import FederatedServer, Plan
-from freshband.federated.uplink import Uplink
+from freshband.federated.uplink import SimulatedUplink, Uplink
 from freshband.flower._roster import Roster, pauses
-from freshband.flower._rows import Rows, StrategyRule
+from freshband.flower._rows import Rows, open_rule
 from freshband.flower._saving import load_run, save_run
 from freshband.flower._wire import (
     RECORD,
@@ -58,6 +58,7 @@ class _Sent:
     client: int
     task: str
     order: int
+    round: int  # in which it was sent
     expires: float
 
 
@@ -133,9 +134,12 @@ class AsyncRounds:
         self._orders: dict[int, int] = {}  # client -> round of the order it works on
         self._sent: dict[str, _Sent] = {}
         self._failed: set[int] = set()
+        self._patient = getattr(uplink, "patient", False)
+        self._waiting: set[int] = set()  # clients that trained and wait for a channel
+        self._late: list[tuple[int, int]] = []  # rounds and clients of updates that came late
         self._roster = Roster(grid, n_clients)
         self.rows = Rows(read_model(model))
-        rule, client_lr = self._open_rule(valuation)
+        rule, client_lr = open_rule(aggregation, self.rows, valuation, self.held, self.starts)
         self.server = FederatedServer(
             self.rows.row(self.rows.rest),
             coordinator=coordinator,
@@ -150,22 +154,6 @@ class AsyncRounds:
         self._every = whole_number("checkpoint_every", checkpoint_every, at_least=1)
         if self._folder is not None and load_run(self, self._folder):
             _log.info("freshband: going on after round %s", self.round)
-
-    def _open_rule(self, valuation: Valuation | None) -> tuple[Algorithm, float]:
-        """Return the server rule for rows, and the clients' step `η`."""
-        aggregation = self.aggregation
-        is_own = isinstance(aggregation, PaperAggregation)
-        kinds = {array.dtype for array in self.rows.like.values()}
-        if (is_own or valuation is not None) and [kind.kind for kind in kinds] != ["f"]:
-            raise ParameterError(
-                "the model must be of one floating-point type for freshband's algorithms and "
-                f"contributions, got {sorted(map(str, kinds))}; a StrategyAggregation takes any"
-            )
-        if isinstance(aggregation, PaperAggregation):
-            return aggregation.rule, aggregation.settings.client_lr
-        # Where no step is known, an update is the difference of models itself.
-        client_lr = 1.0 if valuation is None else valuation.client_lr
-        return StrategyRule(aggregation, self.rows, self.held, self.starts), client_lr
 
     @property
     def model(self) -> Arrays:
@@ -190,13 +178,15 @@ class AsyncRounds:
         """Play one round; a checkpoint that is due is saved before this returns."""
         began = time.perf_counter()
         self._give_up_expired()
-        plan = self.server.plan()
-        if not self._roster.nodes:
-            self._roster.wait(self.wait_for_clients)
+        plan = self._plan()
         self._collect(self._send(plan))
-        outcome = self._acknowledged(plan)
-        arrived = {client: self._pending(client) for client, yes in enumerate(outcome) if yes}
-        record = self.server.finish(plan, outcome, arrived)
+        outcome, answered = self._acknowledged(plan)
+        arrived = {
+            client: self._pending(client)
+            for client, yes in enumerate(outcome)
+            if yes and self.server.is_new(client)
+        }
+        record = self.server.finish(plan, outcome, arrived, answered=answered, late=self._late)
         self.rows.round(self.server.state.model)
         self._forget(record)
         found = {} if self.evaluate is None else dict(self.evaluate(plan.round, self.arrays) or {})
@@ -215,18 +205,25 @@ class AsyncRounds:
 
     # ------------------------------------------------------------------------------ steps 1, 2
 
+    def _plan(self) -> Plan:
+        """Plan the round for the clients that are there."""
+        here = known = self._roster.keep_up(self.wait_for_clients)
+        if not isinstance(self.uplink, SimulatedUplink):
+            return self.server.plan(here, known)
+        t = self.round + 1
+        told, available = self.uplink.told(t)
+        return self.server.plan(_both(here, self.uplink.present(t)), _both(known, told), available)
+
     def _send(self, plan: Plan) -> set[int]:
         """Order training of clients that get the model or go on; return them."""
-        self._failed = set()
-        present = set(self.grid.get_node_ids())
-        if len(self._roster.nodes) < len(self.taken) or set(self._roster.nodes.values()) - present:
-            self._roster.refresh()
+        self._failed, self._late = set(), []
         nodes = self._roster.nodes
         for client in plan.receivers.tolist():
             self.held.pop(client, None)  # where everybody trains, what was lost is dropped
         fresh = [client for client in plan.receivers.tolist() if client in nodes]
         late = {client for client in self._orders if client in nodes} - set(fresh)
-        again = late if self.uplink.resends else set()
+        again = {one for one in late if plan.assignment[one] >= 0} if self.uplink.resends else set()
+        self._waiting -= {*fresh, *again}
         waiting = {client for client, update in self.held.items() if not update.problem} - late
         further = [one for one in plan.further.tolist() if one in nodes and one in waiting | again]
         contents: Mapping[int, RecordDict] = {}
@@ -244,7 +241,8 @@ class AsyncRounds:
             if client not in again:
                 self._orders[client] = plan.round
             task: Task = "resend" if client in again else "train"
-            self._push(client, self._order(task, client, plan, client in further), content)
+            order = self._order(task, client, plan, client in further)
+            self._push(client, order, content, plan.round)
         return {*fresh, *further}
 
     def _order(self, task: Task, client: int, plan: Plan, further: bool) -> Order:
@@ -257,22 +255,23 @@ class AsyncRounds:
             keep=self.uplink.resends or self.server.local_rounds > 1,
             value=self.server.valuation is not None and not further,
             further=further,
+            hold=self.uplink.resends and bool(plan.assignment[client] < 0),
         )
 
-    def _push(self, client: int, order: Order, content: Mapping[str, Any]) -> None:
+    def _push(self, client: int, order: Order, content: Mapping[str, Any], t: int) -> None:
         records = RecordDict({**content, RECORD: order.to_record()})
         message = Message(
             records,
             dst_node_id=self._roster.nodes[client],
             message_type=MessageType.TRAIN,
             ttl=self.ttl,
-            group_id=str(self.round + 1),
+            group_id=str(t),
         )
         # One at a time: of several, the grid does not say which it could not take.
         for name in self.grid.push_messages([message]):
             if name:
                 expires = time.monotonic() + self.ttl
-                self._sent[name] = _Sent(client, order.task, order.round, expires)
+                self._sent[name] = _Sent(client, order.task, order.round, t, expires)
 
     def _give_up_expired(self) -> None:
         now = time.monotonic()
@@ -298,7 +297,8 @@ class AsyncRounds:
             if self._sent:
                 for reply in self.grid.pull_messages(list(self._sent)):
                     self._take(reply)
-            expected = set(self._orders) if self.uplink.waits else trained & set(self._orders)
+            expected = set(self._orders) - self._waiting
+            expected = expected if self.uplink.waits else expected & trained
             left = end - time.monotonic()
             if not expected or left <= 0:
                 return
@@ -318,6 +318,12 @@ class AsyncRounds:
             self._failed.add(client)
             self._release(client)
             return
+        if said is not None and "waiting" in said:
+            self._waiting.add(client)
+            return
+        most = self.server.coordinator.fleet_options.max_delay
+        if self._patient and 0 < self.round + 1 - sent.round <= most:
+            self._late.append((sent.round, client))
         version = int(self.downloaded[client])
         update = read_update(reply, sent.order, version, self.rows.like)
         if client in self.held:  # it went on; its error belongs to the model it was given
@@ -336,16 +342,23 @@ class AsyncRounds:
 
     # ------------------------------------------------------------------------------ step 4
 
-    def _acknowledged(self, plan: Plan) -> list[bool | None]:
-        """Return what the uplink says; nothing is known of a failed client's channel."""
+    def _acknowledged(self, plan: Plan) -> tuple[list[bool | None], NDArray[np.bool_] | None]:
+        """Return what the uplink says, and which of it the scheduler learns; None for all.
+
+        Nothing is known of the channel of a client that failed.
+        """
         arrived = np.array([client in self.held for client in range(len(self.taken))])
         outcome = list(self.uplink.acknowledge(plan.round, plan.assignment, arrived))
+        on_the_way = {sent.client for sent in self._sent.values() if sent.round == plan.round}
         for client, here in enumerate(arrived.tolist()):
             if outcome[client] and not here:
                 raise ParameterError("the uplink cannot deliver what did not arrive")
-            if not here and (client in self._failed or client not in self._roster.nodes):
+            silent = client in self._failed or client not in self._roster.nodes
+            if not here and (silent or (self._patient and client not in on_the_way)):
                 outcome[client] = None
-        return outcome
+        if isinstance(self.uplink, SimulatedUplink):
+            return outcome, self.uplink.answered(plan.round)
+        return outcome, np.array([yes is not False for yes in outcome]) if self._patient else None
 
     def _pending(self, client: int) -> Pending:
         """Return an update as the server takes it."""
@@ -361,7 +374,9 @@ class AsyncRounds:
     def _forget(self, record: RoundRecord) -> None:
         """Drop updates the server took or refused, and models no client works on."""
         for client in np.flatnonzero(record.delivered | record.refused).tolist():
-            update = self.held.pop(client)
+            update = self.held[client]
+            if self.server.state.receivers[client]:  # else it may arrive again
+                del self.held[client]
             self._orders.pop(client, None)  # to go on from it
             if record.delivered[client]:
                 self.taken[client] = update.order
@@ -371,3 +386,10 @@ class AsyncRounds:
         in_use = {int(self.downloaded[client]) for client in [*self._orders, *self.held]}
         for version in set(self.starts) - in_use:
             del self.starts[version]
+
+
+def _both(
+    one: NDArray[np.bool_] | None, other: NDArray[np.bool_] | None
+) -> NDArray[np.bool_] | None:
+    """Return where both masks hold; None holds everywhere."""
+    return other if one is None else one if other is None else one & other

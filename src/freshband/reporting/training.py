@@ -12,7 +12,7 @@ from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from freshband.federated.comparison import _read_comparison
-from freshband.federated.result import _read_settings
+from freshband.federated.result import _read_settings, counted_ages
 from freshband.federated.settings import Training
 from freshband.reporting._maps import add_color_bar, count_along, paint_map
 from freshband.reporting._series import over_policies, rank_clients
@@ -69,10 +69,12 @@ def _spread_over_clients(axes: Axes, rounds: NDArray[Any], values: NDArray[np.fl
 
 
 def _paint_ages(figure: Figure, axes: Axes, result: xr.Dataset) -> None:
-    """Draw a row for each client, dark where its update is old."""
-    rounds, ages = result["round"].values, result.ages.transpose("round", "client").values
+    """Draw a row for each client, dark where its update is old, grey where it is not there."""
+    rounds = result["round"].values
+    ages = counted_ages(result).transpose("round", "client").values
     edges = np.append(rounds[0] - 0.5, rounds + 0.5)
     painted = paint_map(axes, edges, ages, ruled=(False, False), cmap="Blues", vmin=1)
+    axes.set_facecolor("0.85")  # shows through where a client is not there
     axes.set_xlabel("round")
     axes.set_ylabel("client")
     count_along(axes.xaxis, 8)

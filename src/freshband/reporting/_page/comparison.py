@@ -19,6 +19,7 @@ from freshband.reporting._page.charts import Chart, Table, curves, look_of
 from freshband.reporting._page.training import (
     client_map,
     contribution_maps,
+    fleet_notes,
     play_of,
     training_defaults,
 )
@@ -40,7 +41,7 @@ _REPLACED: Final = ("policy", "matching", "policy_options", "run")  # settings s
 def show_comparison(result: xr.Dataset, path: Path, title: str) -> parts.Part:
     """Return the part of the page on policies that trained under the same conditions."""
     from freshband.federated.comparison import measure_comparison
-    from freshband.federated.result import _spelt_today
+    from freshband.federated.result import _spelt_today, counted_ages
 
     result = _spelt_today(result, "settings")
     config: dict[str, Any] = json.loads(result.attrs["config"])
@@ -56,7 +57,7 @@ def show_comparison(result: xr.Dataset, path: Path, title: str) -> parts.Part:
     if "ages" in result:
         look = look_of("ages")
         look["says"] = f"{look['says'][:-1]}; run {int(result.run.values[0])}."
-        maps.append(client_map(look, {name: one.ages for name, one in first.items()}, freshest))
+        maps.append(client_map(look, {n: counted_ages(one) for n, one in first.items()}, freshest))
         maps += contribution_maps(first, freshest)
     else:
         notes.append(_MEANS)
@@ -71,7 +72,7 @@ def show_comparison(result: xr.Dataset, path: Path, title: str) -> parts.Part:
         summary=parts.measure_table(measures, _MEASURES),
         charts=[*_learning(result), *_fairness(result, ages), *maps],
         tables=tables,
-        notes=[*notes, *parts.same_air_note(result, rest)],
+        notes=[*notes, *fleet_notes(result), *parts.same_air_note(result, rest)],
         settings=parts.settings_table(shared, training_defaults()),
         environment=parts.surroundings(result, path),
         repeat=parts.repeat_with("compare", path, result),
@@ -110,7 +111,9 @@ def _last_look(result: xr.Dataset) -> xr.DataArray:
 
 def _mean_age(result: xr.Dataset) -> xr.DataArray:
     """Return mean ages, averaged over columns of rounds if there are many."""
-    ages = result.ages.mean("client") if "ages" in result else result.mean_age
+    from freshband.federated.result import counted_ages
+
+    ages = counted_ages(result).mean("client") if "ages" in result else result.mean_age
     ages = ages.transpose("round", "policy", "run")
     cuts = cut_rounds(ages.sizes["round"])
     coords = {"round": result["round"].values[cuts[1:] - 1], "policy": result.policy.values}

@@ -51,6 +51,7 @@ def show_training(result: xr.Dataset, path: Path, title: str) -> parts.Part:
     if rounds < config["rounds"]:
         played = f"{rounds:,} of {config['rounds']:,} rounds"
         notes.insert(0, "The run is not finished: this is its last checkpoint.")
+    notes += fleet_notes(result)
     if result.contributions.isnull().all():
         notes.append("This run did not use contributions, so none were computed.")
     again, repeat = "Repeat it", parts.repeat_with("train", path, result)
@@ -71,6 +72,23 @@ def show_training(result: xr.Dataset, path: Path, title: str) -> parts.Part:
         again=again,
         repeat=repeat,
     )
+
+
+def fleet_notes(result: xr.Dataset) -> list[str]:
+    """Return what a reader must know of a fleet to read the ages."""
+    notes = []
+    if "present" in result:
+        share = f"{float(result.present.mean()):.0%}"
+        notes.append(
+            f"Clients were there in {share} of their rounds: ages do not count in the others."
+        )
+    if "expected_ages" in result:
+        off = float(abs(result.expected_ages - result.ages).mean())
+        notes.append(
+            "Acknowledgements were late or lost: ages are the true ones. The scheduler's were off "
+            f"by {off:.2f} rounds on average."
+        )
+    return notes
 
 
 def _policy_of(config: dict[str, Any]) -> str:
@@ -126,15 +144,18 @@ def _learning(result: xr.Dataset) -> list[Chart]:
 
 
 def _clients(result: xr.Dataset, policy: str) -> list[Chart]:
-    ages = {"mean": _one(result.ages.mean("client")), "oldest": _one(result.ages.max("client"))}
+    from freshband.federated.result import counted_ages
+
+    known = counted_ages(result)
+    ages = {"mean": _one(known.mean("client")), "oldest": _one(known.max("client"))}
     charts = [
-        client_map(look_of("ages"), {policy: result.ages}),
+        client_map(look_of("ages"), {policy: known}),
         curves(**look_of("training.age"), series=ages),
         bars(**look_of("training.participation"), heights=result.participation.values),
     ]
-    known = result.client_accuracy.dropna("round", how="all")
-    if known.sizes["round"]:
-        last = np.nan_to_num(known.isel(round=-1).values)
+    looks = result.client_accuracy.dropna("round", how="all")
+    if looks.sizes["round"]:
+        last = np.nan_to_num(looks.isel(round=-1).values)
         charts.append(bars(**look_of("training.clients"), heights=last))
     variance = {"variance": _one(result.cumulative_variance)}
     charts.append(curves(**look_of("variance"), series=variance))

@@ -1,0 +1,59 @@
+"""What goes into a server, from the settings of a run, and checks of what it is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from freshband.coordinator import Coordinator
+from freshband.errors import ParameterError, RuleError, shown
+from freshband.federated._valuation import Valuation
+from freshband.federated.algorithms import Algorithm
+from freshband.federated.settings import Training
+from freshband.fleet.conditions import SimulatedFleet
+from freshband.fleet.options import FleetOptions
+
+
+def parts_of(settings: Training, n_channels: int, fleet: SimulatedFleet) -> dict[str, Any]:
+    """Return what the settings of a run say of its server, as arguments of `FederatedServer`."""
+    rule = settings.contribution_rule
+    return {
+        "coordinator": Coordinator(
+            settings.build_policy(), settings.clients, n_channels, settings.seed,
+            run=settings.run, horizon=settings.rounds,
+            **{name: getattr(fleet, name) for name in FleetOptions.model_fields},
+        ),
+        "ack_delay": fleet.ack_delay,
+        "rounds": settings.rounds,
+        "valuation": None if rule is None else Valuation(
+            settings.clients, settings.client_lr, rule=rule, options=settings.valuing,
+            weigh=settings.weights == "contribution",
+        ),
+        "clip_norm": settings.clip_norm,
+    }  # fmt: skip
+
+
+def check_move(algorithm: Algorithm, moved: Any, n_clients: int) -> tuple[NDArray[np.float64], int]:
+    """Return what a rule has returned, or say what is wrong with that of the user's own."""
+    name = f"{type(algorithm).__name__}.apply"
+    if not isinstance(moved, tuple) or len(moved) != 2:
+        raise RuleError(f"{name} must return steps and the versions passed, got {shown(moved)}")
+    steps, passed = moved
+    if not isinstance(steps, np.ndarray) or steps.shape != (n_clients,) or steps.dtype.kind != "f":
+        raise RuleError(f"{name} must return {n_clients} steps as a float array first")
+    if not isinstance(passed, int | np.integer) or passed < 0:
+        raise RuleError(f"{name} must return the versions passed second, got {shown(passed)}")
+    return steps, int(passed)
+
+
+def read_weights(weights: ArrayLike | None, n_clients: int) -> NDArray[np.float64]:
+    if weights is None:
+        return np.full(n_clients, 1.0 / n_clients)
+    zeta = np.asarray(weights, np.float64)
+    if zeta.shape != (n_clients,) or not np.isfinite(zeta).all() or (zeta < 0).any():
+        raise ParameterError(f"weights must be {n_clients} numbers >= 0, got {weights!r}")
+    if not zeta.sum() > 0:
+        raise ParameterError("weights must not all be 0")
+    return np.asarray(zeta / zeta.sum())
