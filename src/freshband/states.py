@@ -115,8 +115,10 @@ def enlarge(fresh: State, state: State) -> State:
         if _is_state(new):
             fields[name] = enlarge(new, old)
         else:
-            fields[name] = new.copy()
-            fields[name][tuple(slice(length) for length in old.shape)] = old
+            room = tuple(map(max, new.shape, old.shape))  # the old one may have reserved more
+            fields[name] = np.zeros(room, new.dtype)
+            for part in (new, old):
+                fields[name][tuple(slice(length) for length in part.shape)] = part
     return cast(State, fresh._replace(**fields))  # type: ignore[attr-defined]  # a NamedTuple
 
 

@@ -42,7 +42,7 @@ from freshband.schedulers.base import (
     update,
     update_late,
 )
-from freshband.states import not_saved
+from freshband.states import newer, not_saved
 
 __all__ = ["Bayes"]
 
@@ -62,6 +62,7 @@ class _Segments(NamedTuple):
 
 
 not_saved(_Segments, "power")  # empty between rounds
+newer(_Segments, "since")  # without it, late outcomes count for every beginning
 
 
 @ranks_by_means
@@ -78,6 +79,9 @@ class _BayesState(NamedTuple):
     values: NDArray[np.float64]  # (N,) index
     optimism: NDArray[np.float64]  # (1,) c
     stale: NDArray[np.int8]  # (1,) whether the estimates lack outcomes that came late
+
+
+newer(_BayesState, "stale")
 
 
 def _start_segments(n_channels: int, groups: int, slots: int) -> _Segments:
