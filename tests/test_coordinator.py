@@ -335,7 +335,7 @@ def test_a_full_disk_is_told() -> None:
 
 def test_several_threads_plan_observe_and_save(tmp_path: Path) -> None:
     """No call fails, no round is lost, and what is saved meanwhile is whole."""
-    each = 250
+    each = 60
     coordinator = Coordinator("glr-cucb", n_clients=3, n_channels=8, seed=0, max_delay=4 * each)
     stop, loaded = threading.Event(), []
 

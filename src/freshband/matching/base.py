@@ -119,9 +119,10 @@ def match_links(
     if sending < here:
         served = served[:sending]
         serve(matching, t, ages, priorities, rng, served)
-    rank_channels(matching, t, scores, rng, chosen)
     offered, given = chosen[:sending], np.full(sending, -1)
-    _sort_few(offered)
+    if sending < len(chosen):
+        rank_channels(matching, t, scores, rng, chosen)
+        _sort_few(offered)
     rows = scores[served]
     match(matching, t, offered, rows, ages[served], priorities[served], rng, given)
     for slot in range(sending):
