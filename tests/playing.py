@@ -17,11 +17,16 @@ from freshband._policy import parse_policy
 from freshband._rounds import Desk, open_desk
 from freshband._seeding import Role, generator
 from freshband.channels import Block, Piecewise, open_air
+from freshband.channels.adversary import start_reacting
 from freshband.coordinator import Coordinator
+from freshband.fleet.conditions import SimulatedFleet
 from freshband.matching.base import registry as matching_registry
 from freshband.parameters import Parameters
 from freshband.schedulers.base import registry as scheduler_registry
+from freshband.simulation import _players
+from freshband.simulation._fleet_loop import run_fleet_block
 from freshband.simulation._loop import Tally, open_tally, run_block
+from freshband.simulation._players import Game, _FleetPlayer
 from freshband.states import _arrays, reserve
 
 
@@ -88,14 +93,57 @@ def play(
     scheduler, matching = parsed.start(clients, n_channels, rng, rounds)
     desk = open_desk(clients, n_channels, parsed.scheduler.client_scores)
     tally = open_tally(clients, np.array([rounds]), logged=rounds)
-    t = 0
+    jammer, t = start_reacting(AIR), 0
     for size in sizes or [rounds]:
         scheduler = reserve(scheduler, room or size)
         states, truth = air.states[t : t + size], air.means[t : t + size]
-        engine(scheduler, matching, desk, tally, rng, t, states, truth)
+        engine(scheduler, matching, desk, tally, jammer, rng, t, states, truth)
         t += size
     assert t == rounds
     return Run(scheduler, matching, desk, tally, rng)
+
+
+def play_fleet(
+    policy: str,
+    rounds: int = ROUNDS,
+    *,
+    model: Any = AIR,
+    clients: int = CLIENTS,
+    compiled: bool = True,
+    **options: Any,
+) -> _FleetPlayer:
+    """Run the loop for any fleet in one block, whatever the policy and the options."""
+    game = Game(model, SimulatedFleet(**options), clients, rounds, 0, 0, np.array([rounds]))
+    player = _FleetPlayer(parse_policy(policy), game, informed=False)
+    player.scheduler = reserve(player.scheduler, ROOM)
+    block, fates = game.open_air().block(rounds), game.open_fates().block(rounds)
+    with pytest.MonkeyPatch.context() as patch:
+        if not compiled:
+            source = getattr(run_fleet_block, "py_func", run_fleet_block)
+            patch.setattr(_players, "run_fleet_block", source)
+        assert player._play(0, block, fates) == (0, -1)
+    return player
+
+
+def states_of(player: Any) -> dict[str, NDArray[Any]]:
+    """Every array of the states of a player, or of a coordinator, that is saved."""
+    parts = {"scheduler": player.scheduler, "matching": player.matching, "fleet": player.fleet}
+    return {f"{part}.{path}": a for part, s in parts.items() for path, a in _arrays(s)}
+
+
+def assert_fleet_steps_are_the_same(policy: str, folder: Path, rounds: int = ROUNDS) -> None:
+    """Compare the loop for any fleet, compiled and plain, with the coordinator's steps."""
+    fused, plain = (play_fleet(policy, rounds, compiled=compiled) for compiled in (True, False))
+    assert_same_arrays(states_of(fused), states_of(plain))
+    for field, a, b in zip(Tally._fields, fused.tally, plain.tally, strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=field)
+    coordinator = Coordinator(policy, CLIENTS, CHANNELS, seed=0, horizon=rounds)
+    step(coordinator, draw(rounds), range(rounds))
+    header, held = saved(coordinator, folder)
+    expected = states_of(fused)
+    assert_same_arrays({path: held[path] for path in expected}, expected)
+    assert header["rng"] == fused.rng.bit_generator.state
+    np.testing.assert_array_equal(coordinator.ages, rounds - fused.truth.last + 1)
 
 
 def next_plan(coordinator: Coordinator) -> Any:

@@ -51,11 +51,14 @@ def test_a_file_holds_arrays_and_a_header_and_nothing_pickled(path: Path) -> Non
     with np.load(path, allow_pickle=False) as archive:
         held = {name: archive[name] for name in archive.files}
     header = json.loads(str(held.pop("header")))
-    assert header["format"] == "freshband coordinator 1"
+    assert header["format"] == "freshband coordinator 2"
     assert (header["policy"], header["options"], header["round"]) == ("cucb", {}, 20)
     assert len(str(held.pop("checksum"))) == 64
-    assert {name.split(".")[0] for name in held} == {"desk", "scheduler", "matching"}
-    assert all(array.dtype.kind in "biuf" for array in held.values())
+    assert {name.split(".")[0] for name in held} == {
+        "fleet", "scheduler", "matching", "members", "left"
+    }  # fmt: skip
+    assert all(array.dtype.kind in "biufV" for array in held.values())
+    assert not any(array.dtype.hasobject for array in held.values())
 
 
 def test_everything_is_restored(tmp_path: Path) -> None:
@@ -164,7 +167,7 @@ def test_a_flipped_bit_is_found_or_harmless(path: Path) -> None:
 def test_a_file_changed_on_purpose(path: Path) -> None:
     with np.load(path, allow_pickle=False) as archive:
         held = {name: archive[name] for name in archive.files}
-    held["desk.ages"] = held["desk.ages"] + 1
+    held["fleet.since"] = held["fleet.since"] + 1
     np.savez(path, **held)
     with refused(FileError, "is damaged: its checksum does not match"):
         Coordinator.load(path)
@@ -212,7 +215,7 @@ def _spring() -> NDArray[Any]:
 def test_pickled_content_is_never_read(path: Path) -> None:
     with np.load(path, allow_pickle=False) as archive:
         held: dict[str, Any] = {name: archive[name] for name in archive.files}
-    held["desk.ages"] = np.array([Trap(), Trap()], object)
+    held["fleet.since"] = np.array([Trap(), Trap()], object)
     np.savez(path, allow_pickle=True, **held)
     with refused(FileError, "is damaged or not a coordinator's file"):
         Coordinator.load(path)
@@ -223,9 +226,9 @@ def test_pickled_content_is_never_read(path: Path) -> None:
 
 
 def test_files_of_a_newer_version(path: Path) -> None:
-    rewrite(path, lambda header: {**header, "format": "freshband coordinator 2"})
+    rewrite(path, lambda header: {**header, "format": "freshband coordinator 3"})
     with refused(
-        FileError, "must have the format 'freshband coordinator 1', got 'freshband coordinator 2'"
+        FileError, "must have the format 'freshband coordinator 2', got 'freshband coordinator 3'"
     ):
         Coordinator.load(path)
 
@@ -245,7 +248,7 @@ def without(*names: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
         (lambda header: {**header, "n_clients": 0}, None, "n_clients must be a whole number"),
         (lambda header: {**header, "options": {"x": 1}}, None, "Cucb has no parameter 'x'"),
         (lambda header: {**header, "rng": {"state": 1}}, None, "."),
-        (lambda header: header, "desk.ages", "does not fit this problem at 'desk.ages'"),
+        (lambda header: header, "fleet.since", "does not fit this problem at 'fleet.since'"),
     ],
 )
 def test_files_of_another_problem(path: Path, change: Any, drop: str | None, message: str) -> None:

@@ -37,8 +37,39 @@ def test_counts_may_be_numpys() -> None:
 
 
 def test_more_clients_than_channels() -> None:
-    with refused(ParameterError, "n_channels must be >= n_clients = 4, got 3"):
-        Coordinator("cucb", n_clients=4, n_channels=3)
+    coordinator = Coordinator("cucb", n_clients=4, n_channels=3)
+    for _ in range(10):
+        plan = coordinator.plan()
+        assert sorted(plan.tolist()) == [-1, 0, 1, 2]
+        coordinator.observe(plan >= 0)
+    assert coordinator.ages.max() == 2  # the oldest go first
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"weights": [1, 2, 3]}, "weights must be 2 finite numbers > 0, one per client, got"),
+        ({"weights": [1, 0]}, "weights must be 2 finite numbers > 0"),
+        ({"weights": [1, math.nan]}, "weights must be 2 finite numbers > 0"),
+        ({"weights": "12"}, "weights must be 2 finite numbers > 0"),
+        ({"max_transmissions": 0}, "max_transmissions must be a whole number >= 1 or None, got 0"),
+        ({"max_transmissions": 1.5}, "max_transmissions must be a whole number"),
+        ({"max_delay": -1}, "max_delay must be a whole number"),
+        ({"max_delay": 10**9}, "max_delay must be a whole number"),
+        ({"links": "other"}, "links must be"),
+        ({"silence": "golden"}, "silence must be"),
+        ({"proof_of_life": "pulse"}, "proof_of_life must be"),
+        ({"client_ids": ["a"]}, "client_ids must hold one name per client, 2, got 1"),
+        ({"client_ids": ["a", "a"]}, "there is a client 'a' already"),
+        ({"client_ids": ["a", 1.5]}, "the id of a client must be text or a whole number, got 1.5"),
+        ({"client_ids": ["a", True]}, "the id of a client must be text or a whole number"),
+        ({"channel_ids": "abcd"}, "channel_ids must hold one name per channel, 4, got 1"),
+        ({"channel_ids": [1, 2, 3, [4]]}, "the id of a channel must be text or a whole number"),
+    ],
+)
+def test_fleets_that_cannot_be(settings: Any, message: str) -> None:
+    with refused(ParameterError, message):
+        Coordinator("cucb", 2, 4, **settings)
 
 
 def test_seeds_must_be_whole_numbers() -> None:

@@ -16,29 +16,61 @@ import numpy as np
 import pytest
 
 from freshband import Coordinator
+from freshband.errors import SequenceError
 
 FILES = Path(__file__).parent / "data" / "first-version"
 COORDINATORS: dict[str, Any] = json.loads((FILES / "coordinators.json").read_text())
 RUNS: dict[str, Any] = json.loads((FILES / "runs.json").read_text())
 
 
-def step(coordinator: Coordinator, t: int) -> tuple[list[int], int | None]:
-    """Play round t over fixed channels; every eleventh acknowledgement of client 0 is lost."""
+def step(coordinator: Coordinator, t: int) -> list[int]:
+    """Play round t over fixed channels; return the plan."""
     worth = [0.1 * ((t + i) % 5) for i in range(coordinator.n_clients)]
-    plan = coordinator.plan(worth if coordinator.policy.needs_contributions else None).tolist()
-    delivered: list[bool | None] = [bool((k * 7 + t * 3 + t // 60) % 5) for k in plan]
-    if t % 11 == 0:
-        delivered[0] = None
-    return plan, coordinator.observe(delivered)
+    plan = coordinator.plan(worth if coordinator.policy.needs_contributions else None)
+    coordinator.observe((plan * 7 + t * 3 + t // 60) % 5 > 0)
+    listed: list[int] = plan.tolist()
+    return listed
 
 
-@pytest.mark.parametrize("policy", COORDINATORS)
+@pytest.mark.parametrize("policy", COORDINATORS["running"])
 def test_a_saved_coordinator_goes_on(policy: str) -> None:
-    before = COORDINATORS[policy]
+    before = COORDINATORS["running"][policy]
     coordinator = Coordinator.load(FILES / before["file"])
     assert coordinator.round == 200
-    assert [step(coordinator, t)[0] for t in range(201, 241)] == before["plans"]
-    assert [step(coordinator, t)[1] for t in range(241, 301)] == before["alarms"]
+    assert [step(coordinator, t) for t in range(201, 301)] == before["plans"]
+    assert coordinator.ages.tolist() == before["ages"]
+    assert coordinator.alive.tolist() == [1, 1, 1]
+
+
+def test_a_plan_that_waits_for_its_outcome_goes_on_waiting(tmp_path: Path) -> None:
+    before = COORDINATORS["waiting"]
+    coordinator = Coordinator.load(FILES / before["file"])
+    coordinator.save(tmp_path / "today.npz")
+    for waiting in (coordinator, Coordinator.load(tmp_path / "today.npz")):
+        assert waiting.round == 40
+        assert waiting.open_rounds == [41]
+        assert waiting.pending is not None
+        assert waiting.pending.tolist() == before["pending"]
+        waiting.observe([True, False, True])
+        plans = []
+        for t in range(42, 62):
+            plan = waiting.plan()
+            plans.append(plan.tolist())
+            waiting.observe((plan + t) % 4 != 0)
+        assert plans == before["plans"]
+        assert waiting.ages.tolist() == before["ages"]
+
+
+def test_an_outcome_of_a_plan_of_the_first_version_may_come_late() -> None:
+    prompt, late = (Coordinator.load(FILES / COORDINATORS["waiting"]["file"]) for _ in range(2))
+    prompt.observe([True, False, True])
+    before = late.ages
+    late.observe([None, False, True])
+    assert 1 < late.ages[0] < before[0] + 1
+    late.observe([True, None, None], round=41)
+    assert late.ages.tolist() == prompt.ages.tolist()
+    with pytest.raises(SequenceError, match="round 40 is over"):
+        late.observe([True, True, True], round=40)
 
 
 def assert_went_on(

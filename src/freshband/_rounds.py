@@ -71,6 +71,12 @@ def assign_chosen(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) ->
     score(scheduler, t, desk.scores)
     match(matching, t, desk.chosen, desk.scores, desk.ages, desk.priorities, rng, desk.assignment)
     override(scheduler, t, desk.ages, desk.scores, desk.assignment, desk.overridden)
+    return keeps_rules(scheduler, matching, desk, t)
+
+
+@kernel
+def keeps_rules(scheduler: Any, matching: Any, desk: Any, t: int) -> bool:
+    """Whether the assignment keeps the rules; that of the package's own states always does."""
     if is_ours(scheduler) and is_ours(matching):
         return True
     return _is_assignment(desk, t)

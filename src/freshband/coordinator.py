@@ -350,12 +350,11 @@ class Coordinator(View):
         """Make room for one more client."""
         scheduler, matching, fleet = self._scheduler, self._matching, self._fleet
         self._start(np.random.default_rng(0))  # the run's own numbers are not used up
-        most, served = self._fleet.links.most[0], self._fleet.served.copy()
+        most = self._fleet.links.most[0]
         self._scheduler = enlarge(self._scheduler, scheduler)
         self._matching = enlarge(self._matching, matching)
         self._fleet = enlarge(self._fleet, fleet)
         self._fleet.links.most[0] = most
-        self._fleet.served[:] = served
         self._members = np.append(self._members, np.int8(0))
         self._left = np.append(self._left, 0)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from freshband.errors import ParameterError, shown
 
 Name = str | int
@@ -37,20 +39,27 @@ class Names:
 
     def number(self, name: Name) -> int:
         """Return the number of a name, or raise `ParameterError`."""
-        found = self._numbers.get(name) if self._names is not None else None
-        if self._names is None and isinstance(name, int) and 0 <= name < self.count:
-            found = int(name)
+        name = self._read(name)
+        if self._names is not None:
+            found = self._numbers.get(name)
+        else:
+            found = name if isinstance(name, int) and 0 <= name < self.count else None
         if found is None:
             raise ParameterError(f"there is no {self.what} {shown(name)}")
         return found
 
-    def enter(self, name: Name | None, number: int) -> Name:
-        """Name a free number, or the next one; without a name it is called by its number."""
-        name = number if name is None else name
-        if not isinstance(name, str | int) or isinstance(name, bool):
+    def _read(self, name: Name) -> Name:
+        """Return a name as plain text or number, or raise `ParameterError`."""
+        plain = name.item() if isinstance(name, np.generic) else name
+        if not isinstance(plain, str | int) or isinstance(plain, bool):
             raise ParameterError(
                 f"the id of a {self.what} must be text or a whole number, got {shown(name)}"
             )
+        return plain
+
+    def enter(self, name: Name | None, number: int) -> Name:
+        """Name a free number, or the next one; without a name it is called by its number."""
+        name = number if name is None else self._read(name)
         names = self._listed()
         if name in self._numbers:
             raise ParameterError(f"there is a {self.what} {name!r} already")

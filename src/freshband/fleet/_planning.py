@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from freshband._jit import cold, entry_point, is_ours, kernel, lend, verb
-from freshband._rounds import Desk, _exist, assign_chosen
+from freshband._rounds import Desk, _exist, assign_chosen, keeps_rules
 from freshband.fleet._state import UNKNOWN, Everybody, OwnLinks, SharedLinks
 from freshband.matching.base import match_links, serve
 from freshband.ranking import draw_to_front
@@ -210,7 +210,7 @@ def _assign_links(
         rng, desk.assignment,
     )  # fmt: skip
     override(scheduler, t, desk.ages, desk.scores, desk.assignment, desk.overridden)
-    return True
+    return keeps_rules(scheduler, matching, desk, t)
 
 
 @cold

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from freshband._packed import pack, unpack
 from freshband.errors import FileError, FreshbandError, reason
+from freshband.fleet._planning import _SURE
 from freshband.fleet._state import UNKNOWN
 from freshband.states import _arrays, _rebuild, reserve
 
@@ -109,4 +110,4 @@ def _restore_first(
         fleet.sent.rounds[fleet.sent.row(t + 1)] = (t + 1, len(senders), len(senders))
         entries = fleet.sent.of(t + 1)
         entries["client"], entries["channel"], entries["outcome"] = senders, channels, UNKNOWN
-        entries["chance"] = coordinator.channel_means[channels]
+        entries["chance"] = np.clip(coordinator.channel_means[channels], _SURE, 1.0 - _SURE)

@@ -13,7 +13,7 @@ import numpy as np
 from freshband._jit import cold, kernel, verb
 from freshband._registry import Registry
 from freshband.matching._assignment import assign
-from freshband.ranking import CLIENTS, sort_by, take_best
+from freshband.ranking import CLIENTS, _sort_few, sort_by, take_best
 
 __all__ = [
     "Matching",
@@ -106,8 +106,8 @@ def match_links(
     """Give channels to clients of which at most ``most`` may send, where links are scored.
 
     ``chosen`` holds all channels that can be used, any number; ``ages``, shape (M,), are 0 for
-    absent clients. By default the clients that may send, as `serve` has it, go to the channels
-    whose scores, summed over the clients, are best.
+    absent clients. By default `match` pairs as many clients as may send, chosen by `serve`, with
+    as many channels, those that `rank_channels` puts first.
     """
     here = 0
     for client in range(len(ages)):
@@ -115,11 +115,18 @@ def match_links(
     sending = min(min(here, most), len(chosen))
     if sending == 0:
         return
-    served = np.zeros(sending, np.int64)
-    serve(matching, t, ages, priorities, rng, served)
-    rank_channels(matching, t, scores, rng, chosen)
-    for rank in range(sending):
-        assignment[served[rank]] = chosen[rank]
+    served = np.flatnonzero(ages)
+    if sending < here:
+        served = served[:sending]
+        serve(matching, t, ages, priorities, rng, served)
+    offered, given = chosen[:sending], np.full(sending, -1)
+    if sending < len(chosen):
+        rank_channels(matching, t, scores, rng, chosen)
+        _sort_few(offered)
+    rows = scores[served]
+    match(matching, t, offered, rows, ages[served], priorities[served], rng, given)
+    for slot in range(sending):
+        assignment[served[slot]] = given[slot]
 
 
 def pairs_ranks(state_type: _StateType) -> _StateType:

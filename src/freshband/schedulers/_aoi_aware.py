@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from freshband._jit import cold, kernel
 from freshband.ranking import CLIENTS, sort_by, take_available, take_best
 from freshband.schedulers.base import (
+    link_mean,
     means,
     override,
     reveal,
@@ -70,20 +71,25 @@ def _select(scheduler: AoIAwareState, t: int, ages: Any, rng: Any, chosen: Any) 
     if scheduler.rule[0]["rule"] == 0:
         means(scheduler.inner, scheduler.mean)
         take_best(scheduler.mean, t, chosen)
-        if _are_too_old(scheduler, ages, chosen):
+        if _are_too_old(scheduler, t, ages, chosen):
             return
     select(scheduler.inner, t, ages, rng, chosen)
 
 
 @kernel
-def _are_too_old(scheduler: Any, ages: Any, chosen: Any) -> bool:
+def _are_too_old(scheduler: Any, t: int, ages: Any, chosen: Any) -> bool:
     """Whether the ages add up to more than the chosen channels sustain; then the rule acts."""
     sustained = 0.0
     total = 0
-    for j in range(len(chosen)):
+    here = 0
+    for j in range(len(ages)):
+        total += ages[j]
+        here += ages[j] > 0
+    if here < len(chosen):  # all channels are offered, but only the best would be used
+        sort_by(scheduler.mean, t, chosen)
+    for j in range(min(here, len(chosen))):
         mean = scheduler.mean[chosen[j]]
         sustained += 1.0 / mean if mean > 0.0 else math.inf
-        total += ages[j]
     if total > sustained:
         scheduler.rule[0]["acts"] = 1
     return total > sustained
@@ -97,7 +103,7 @@ def _select_available(
     if scheduler.rule[0]["rule"] == 0:
         means(scheduler.inner, scheduler.mean)
         take_available(scheduler.mean, t, available, chosen)
-        if _are_too_old(scheduler, ages, chosen):
+        if _are_too_old(scheduler, t, ages, chosen):
             return True
     return select_available(scheduler.inner, t, ages, rng, available, scores, chosen)  # type: ignore[no-any-return]
 
@@ -184,6 +190,11 @@ def _jump_queue(
 @means.register(AoIAwareState)
 def _means(scheduler: AoIAwareState, out: Any) -> None:
     means(scheduler.inner, out)
+
+
+@link_mean.register(AoIAwareState)
+def _link_mean(scheduler: AoIAwareState, client: int, channel: int) -> float:
+    return link_mean(scheduler.inner, client, channel)  # type: ignore[no-any-return]
 
 
 @update.register(AoIAwareState)
