@@ -14,7 +14,6 @@ import pytest
 import xarray as xr
 
 import freshband
-from freshband.simulation import monte_carlo
 from tests.cli.running import Shell
 
 SMALL = ["--rounds", 300, "--runs", 2]
@@ -31,16 +30,6 @@ def recording(tmp_path: Path) -> Path:
     states = (np.random.default_rng(0).random((400, 4)) < [0.9, 0.6, 0.5, 0.1]).astype(np.uint8)
     np.savez(path, received=states, rssi=np.zeros((2, 2)))
     return path
-
-
-@pytest.fixture
-def never(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No run may begin."""
-
-    def play_run(*arguments: Any) -> None:
-        raise AssertionError("a run began")
-
-    monkeypatch.setattr(monte_carlo, "_play_run", play_run)
 
 
 # ----------------------------------------------------------------------------------------- answers

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from freshband.channels.base import Block, ChannelModel, open_air
 from freshband.fleet.conditions import ConditionStream
 
+MOST_DRAWN: Final = 200_000_000  # most random numbers that are drawn again for a picture
 COLUMNS: Final = 480  # most columns of a map, about the resolution of a printed figure
 _FEWEST: Final = 60  # fewest columns of a map
 _CELLS: Final = 400_000  # most cells of all views of a map together

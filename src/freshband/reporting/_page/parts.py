@@ -16,13 +16,12 @@ from freshband.channels.adversary import ReactingModel
 from freshband.channels.base import ChannelModel, links_differ
 from freshband.errors import FreshbandError
 from freshband.fleet.conditions import SimulatedFleet, open_conditions
-from freshband.reporting._air import Air, average_clients, cut_rounds, read_air
+from freshband.reporting._air import MOST_DRAWN, Air, average_clients, cut_rounds, read_air
 from freshband.reporting._numbers import number
 from freshband.reporting._page.charts import Chart, Table, curves, look_of
 from freshband.reporting._series import over_policies
 from freshband.statistics import mean_and_error
 
-_MOST_DRAWN: Final = 200_000_000  # most states that are regenerated for a picture
 AGE_MEASURES: Final = {
     "regret": "AoI regret",
     "regret_rotate": "AoI regret, rotating oracle",
@@ -120,7 +119,7 @@ def air_again(
         if fleet is not None and fleet.outages is not None:
             notes.append("Channels come and go: the channel map shows missing ones as bad.")
             fates = open_conditions(fleet, config["clients"], model.n_channels, config["seed"], run)
-        if rounds * model.n_channels * (clients or 1) > _MOST_DRAWN:
+        if rounds * model.n_channels * (clients or 1) > MOST_DRAWN:
             told = f"The channel map is left out: regenerating {rounds:,} rounds takes too long."
             return None, [told]
         cuts = cut_rounds(rounds, model.n_channels, 2 * views + 2)

@@ -34,7 +34,10 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> parts.Part:
         lambda: build(config["channels"], options), config, first, rounds=rounds,
         fleet=fleet_of(config),
     )  # fmt: skip
-    charts = _curves(result, config)
+    present = weigh_presence(config, result["round"].values, result.run.values)
+    if present is None:
+        notes.append("The age of the updates is left out: drawing who was there takes too long.")
+    charts = _curves(result, present)
     if "participation" in result:
         ranked = over_policies(rank_clients(result.participation), "client")
         charts.append(curves(**look_of("participation"), series=ranked))
@@ -100,13 +103,12 @@ def _fleet_notes(config: Mapping[str, Any]) -> list[str]:
     return notes
 
 
-def _curves(result: xr.Dataset, config: Mapping[str, Any]) -> list[Chart]:
+def _curves(result: xr.Dataset, present: xr.DataArray | None) -> list[Chart]:
     """Return the curves of the file; those of a single point are left out."""
     if result.sizes["round"] < 2:
         return []
     charts = parts.regret_charts(result, "_curve")
-    if "age_curve" in result:
-        present = weigh_presence(config, result["round"].values, result.run.values)
+    if "age_curve" in result and present is not None:
         recent = result.age_curve.diff("round") / present.diff("round")
         charts.append(curves(**look_of("simulation.age"), series=over_policies(recent)))
     if "variance_curve" in result:
