@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from freshband.simulation import monte_carlo
 from tests.cli.running import Shell
 
 
@@ -18,3 +20,13 @@ def shell(
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")
     return Shell(monkeypatch, capfd)
+
+
+@pytest.fixture
+def never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No run may begin."""
+
+    def play_run(*arguments: Any) -> None:
+        raise AssertionError("a run began")
+
+    monkeypatch.setattr(monte_carlo, "_play_run", play_run)

@@ -68,10 +68,9 @@ def test_counts_do_not_care_when_an_outcome_is_heard(
                 assert counts.wins[channel] == pytest.approx(wins, rel=1e-6, abs=1e-9)
 
 
-@pytest.mark.parametrize("policy", ["cucb", "glr-cucb", "random", "m-exp3", "glr-cucb+aa-sum"])
+@pytest.mark.parametrize("policy", ["cucb", "glr-cucb", "random", "glr-cucb+aa-sum"])
 def test_late_outcomes_count_as_one_each(policy: str) -> None:
-    options = {"discount": None} if policy == "m-exp3" else {}
-    game = Game(policy, 2, 4, **options)
+    game = Game(policy, 2, 4)
     plan = game.plan()
     game.observe([-1, 1])
     assert update_late(game.scheduler, 1, 1, 0, plan[0], 0) == -1

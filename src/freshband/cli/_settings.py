@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from freshband.errors import ParameterError
+from freshband.errors import ParameterError, UnknownNameError, nearest
 
 
 def given_options(context: typer.Context) -> set[str]:
@@ -112,6 +112,35 @@ def read_settings(settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, di
             raise ParameterError(f"--set gives {setting.partition('=')[0].strip()!r} twice")
         target[key] = value
     return channels, policies
+
+
+def split_fleet(
+    channels: str, settings: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings of a channel model, given by name, and those of the simulated fleet.
+
+    Examples
+    --------
+    >>> split_fleet("piecewise", {"n_channels": 5, "ack_delay": 3})
+    ({'n_channels': 5}, {'ack_delay': 3})
+    """
+    from freshband.channels.base import registry
+    from freshband.fleet.conditions import SimulatedFleet
+
+    kind, of_fleet = registry[channels], SimulatedFleet.model_fields
+    of_channels = getattr(kind, "model_fields", settings.keys() - of_fleet)
+    for name in settings:
+        if name in of_channels and name in of_fleet:
+            raise ParameterError(
+                f"--set {name}: both {kind.__name__} and the fleet have a parameter of this name"
+            )
+        if name not in of_channels and name not in of_fleet:
+            raise UnknownNameError(
+                f"neither {kind.__name__} nor the fleet has a parameter {name!r}; "
+                + nearest(name, [*of_channels, *of_fleet])
+            )
+    fleet = {name: value for name, value in settings.items() if name in of_fleet}
+    return {name: settings[name] for name in settings if name not in fleet}, fleet
 
 
 def check_options(

@@ -21,14 +21,27 @@ _OF_TRAINING = {
 }
 
 
+# Settings that belong to no registered thing: the classes that declare them, each with a heading.
+_SETTINGS = {
+    "fleet": {
+        "fleet": "freshband.fleet.conditions.SimulatedFleet",
+        "fleet, what the server assumes": "freshband.fleet.options.FleetOptions",
+    },
+    "training": {
+        "training": "freshband.federated.settings.Training",
+        "valuation": "freshband.federated.contribution.ValuationOptions",
+    },
+    "valuation": {"valuation": "freshband.federated.contribution.ValuationOptions"},
+}
+
+
 def list_things(
     name: Annotated[
         str | None,
         typer.Argument(
             help="schedulers, channels, matchings, algorithms, datasets, models, partitions, "
-            "experiments, the name of one, such as glr-cucb, training for all settings of a run, "
-            "valuation for those of contributions, or fleet for those of clients and "
-            "acknowledgements."
+            "experiments, the name of one, such as glr-cucb, fleet for the settings of a simulated "
+            "fleet, training for all settings of a run, or valuation for those of contributions."
         ),
     ] = None,
 ) -> None:
@@ -41,6 +54,8 @@ def list_things(
       freshband list schedulers
 
       freshband list glr-cucb
+
+      freshband list fleet
 
       freshband list training
     """
@@ -56,15 +71,11 @@ def list_things(
         "algorithms": algorithms,
     }
     console = open_console()
-    if name in ("training", "valuation", "fleet"):
-        from freshband.federated.contribution import ValuationOptions
-        from freshband.federated.settings import Training
-        from freshband.fleet.conditions import SimulatedFleet
-
-        things = {"training": Training, "valuation": ValuationOptions, "fleet": SimulatedFleet}
-        for each, thing in things.items():
-            if name in ("training", each):
-                _explain(console, "settings", each, thing)
+    if name in _SETTINGS:
+        for heading, where in _SETTINGS[name].items():
+            module, _, declared = where.rpartition(".")
+            thing = getattr(importlib.import_module(module), declared)
+            _explain(console, "settings", heading, thing)
         return
     if name is not None and name not in kinds and not any(name in each for each in kinds.values()):
         kinds |= _kinds_of_training(name)
@@ -75,13 +86,13 @@ def list_things(
         if name is None:
             console.print(
                 "Explain one: [bold]freshband list NAME[/bold]; also datasets, models, partitions, "
-                "experiments and training"
+                "experiments, fleet and training"
             )
         return
     found = [(kind, registry) for kind, registry in kinds.items() if name in registry]
     if not found:
         known = [each for registry in kinds.values() for each in registry] + list(kinds)
-        known += ["training", "valuation", "fleet"]
+        known += _SETTINGS
         raise UnknownNameError(f"nothing is called {name!r}; {nearest(name, known)}")
     for kind, registry in found:
         _explain(console, kind, name, registry[name])

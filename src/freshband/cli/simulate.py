@@ -15,6 +15,7 @@ from freshband.cli._settings import (
     given_options,
     print_json,
     read_settings,
+    split_fleet,
 )
 from freshband.cli._tables import print_policies, print_written
 from freshband.errors import ParameterError
@@ -46,11 +47,12 @@ def simulate(
         typer.Option(
             "--set",
             metavar="[POLICY.]KEY=VALUE",
-            help="A parameter of the channels (key=value) or of a policy (POLICY.key=value), "
-            "repeatable; 'freshband list NAME' lists them.",
+            help="A parameter of the channels or of the fleet (key=value), or of a policy "
+            "(POLICY.key=value), repeatable; 'freshband list NAME' and 'freshband list fleet' "
+            "list them.",
         ),
     ] = None,
-    clients: Annotated[int, count("Number of clients M.")] = 2,
+    clients: Annotated[int, count("Number of clients M, also more than channels.")] = 2,
     rounds: Annotated[
         int, count("Number of rounds T; by default all of a shorter recording.")
     ] = 20_000,
@@ -97,6 +99,10 @@ def simulate(
     knows the current means and gives the oldest client the best channel;
     [bold]regret_rotate[/bold] lets that oracle take turns, as in the paper.
 
+    [bold]Fleet.[/bold] There may be more clients than channels, acknowledgements may be late or
+    lost, clients and channels may come and go: see 'freshband list fleet'. The oracle still learns
+    at once who is there and what was delivered.
+
     [bold]Examples[/bold]
 
       freshband simulate --policies random,glr-cucb:paper,glr-cucb+aa --runs 20 --plot regret.png
@@ -106,6 +112,12 @@ def simulate(
       freshband simulate --policies m-exp3 --set m-exp3.gamma=0.1 --format json
 
       freshband simulate --channels trace --set path=FILE.npz --set key=received
+
+      freshband simulate --clients 20 --set n_channels=5 --set max_transmissions=3
+
+      freshband simulate --policies bayes,glr-cucb --set ack_delay=5 --set ack_loss=0.2
+
+      freshband simulate --policies bayes --clients 8 --set churn=1000 --set proof_of_life=delivery
     """
     from freshband import save_result, summarise
     from freshband import simulate as run_simulation
@@ -113,13 +125,15 @@ def simulate(
     from freshband.channels.base import _at_most, build
 
     check_outputs(out, plot)
-    channel_options, policy_options = read_settings(settings or [])
+    plain_options, policy_options = read_settings(settings or [])
+    channel_options, fleet = split_fleet(channels, plain_options)
     check_options(policy_options, [name.strip() for name in policies.split(",")], policy_options)
     request: dict[str, Any] = {
         "channels": channels,
         "channel_options": channel_options,
         "policies": policies,
         "policy_options": policy_options,
+        "fleet": fleet,
         "clients": clients,
         "rounds": rounds,
         "runs": runs,
@@ -137,9 +151,12 @@ def simulate(
         if like is None and "rounds" not in given:
             request["rounds"] = _at_most(rounds, model)
         if plot is not None:
+            from freshband.reporting._fleet import fleet_of
             from freshband.reporting.curves import _check_measure, draw_curves, save_figure
+            from freshband.simulation._players import is_papers_problem
 
-            _check_measure(measure.value, has_means=model.has_means)
+            plain = is_papers_problem(model, fleet_of(request), request["clients"])
+            _check_measure(measure.value, has_means=model.has_means, rotates=plain)
         where: dict[str, Any] = {"threads": threads, "backend": backend.value, "address": address}
         result = run_simulation(model, **request, **where, progress=not quiet)
     if out is not None:
@@ -175,6 +192,7 @@ def _repeat(
 
 def _print_table(result: xr.Dataset) -> None:
     from freshband import summarise
+    from freshband.reporting._fleet import describe_fleet
     from freshband.reporting._numbers import counted
 
     summary = summarise(result)
@@ -186,6 +204,8 @@ def _print_table(result: xr.Dataset) -> None:
         f"{summary['channels']}: {summary['clients']} clients, {summary['rounds']:,} rounds, "
         f"{counted(summary['runs'], 'run')}, seed {summary['seed']}"
     )
+    if fleet := describe_fleet(summary):
+        title += f"\nfleet: {fleet}"
     columns = _columns(result, summary["policies"], main, best)
     print_policies(title, _caption(main, best, summary), columns, _SPARE)
 
@@ -224,7 +244,7 @@ def _columns(
         }
         for heading, text in cells.items():
             columns.setdefault(heading, []).append(text)
-    if main != "regret":
+    if bool(result.regret_rotate.isnull().all()):
         del columns["vs rotate"]
     return columns
 
@@ -245,4 +265,9 @@ def _caption(main: str, best: str, summary: dict[str, Any]) -> str:
         "regret": "age beyond the mean+age oracle's",
         "regret_fixed": "age beyond the best fixed set's (these channels have no means)",
     }[main]
+    fleet = summary.get("fleet", {})
+    if fleet:
+        yardstick += ", which learns at once who is there and what was delivered"
+    if "weights" in fleet:
+        yardstick += "; ages are weighted by client"
     return f"{error}; {main}: {yardstick}; behind best: paired difference to {best}"

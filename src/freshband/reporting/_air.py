@@ -10,8 +10,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband.channels.base import ChannelModel, open_air
+from freshband.channels.base import Block, ChannelModel, open_air
+from freshband.fleet.conditions import ConditionStream
 
+MOST_DRAWN: Final = 200_000_000  # most random numbers that are drawn again for a picture
 COLUMNS: Final = 480  # most columns of a map, about the resolution of a printed figure
 _FEWEST: Final = 60  # fewest columns of a map
 _CELLS: Final = 400_000  # most cells of all views of a map together
@@ -55,17 +57,31 @@ def read_air(
     run: int,
     cuts: NDArray[np.int64],
     clients: int | None = None,
+    fates: ConditionStream | None = None,
 ) -> Air:
-    """Regenerate a run's air up to the last cut, column by column."""
+    """Regenerate a run's air up to the last cut, column by column.
+
+    ``fates`` say which channels are missing, if some are: those are Bad.
+    """
     stream = open_air(model, horizon, seed, run, clients)
     means, good = [], []
     for width in np.diff(cuts).tolist():
-        blocks = (stream.block(min(_BLOCK, width - at)) for at in range(0, width, _BLOCK))
+        sizes = (min(_BLOCK, width - at) for at in range(0, width, _BLOCK))
+        blocks = (_without_missing(stream.block(size), fates) for size in sizes)
         sums = [(block.means.sum(axis=0), block.states.sum(axis=0)) for block in blocks]
         means.append(sum(mean for mean, _ in sums) / width)
         good.append(sum(states for _, states in sums) / width)
     rates = np.array(means) if model.has_means else None
     return Air(cuts, rates, np.array(good), stream.breakpoints, stream.changed)
+
+
+def _without_missing(block: Block, fates: ConditionStream | None) -> Block:
+    """Return a block in which missing channels are Bad."""
+    if fates is None:
+        return block
+    there = fates.block(len(block.states)).available
+    there = there[:, None] if block.states.ndim == 3 else there
+    return Block(block.states * there, block.means * there)
 
 
 def average_clients(air: Air) -> Air:

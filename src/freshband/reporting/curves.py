@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from freshband._files import check_writable, replacing
 from freshband.errors import ParameterError, shown
+from freshband.reporting._fleet import describe_fleet
 from freshband.reporting._numbers import counted
 from freshband.reporting._series import Series, over_policies
 from freshband.simulation.result import _read_config
@@ -54,7 +55,11 @@ def draw_curves(result: xr.Dataset, measure: str = "regret", *, log: bool = Fals
     2
     """
     config = _read_config(result)
-    measure = _check_measure(measure, has_means=not bool(result.regret_curve.isnull().all()))
+    measure = _check_measure(
+        measure,
+        has_means=not bool(result.regret_curve.isnull().all()),
+        rotates="regret_rotate" not in result or not bool(result.regret_rotate.isnull().all()),
+    )
     if f"{measure}_curve" not in result:
         raise ParameterError(
             f"measure must be one of the result's curves, got {measure!r}: files of freshband "
@@ -86,6 +91,8 @@ def draw_curves(result: xr.Dataset, measure: str = "regret", *, log: bool = Fals
     runs = counted(config["runs"], "run")
     title = f"{config['channels']}: M = {config['clients']}, {runs}, seed {config['seed']}"
     band = "; band: ± one standard error" if config["runs"] > 1 else ""
+    if fleet := describe_fleet(config):
+        band += f"\nfleet: {fleet}"
     axes.set_title(title + band, fontsize=9, loc="left")
     return figure
 
@@ -118,8 +125,12 @@ def _tidy_axes(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _check_measure(measure: str, *, has_means: bool) -> str:
-    """Return the measure to draw for channels with or without means, or raise `ParameterError`."""
+def _check_measure(measure: str, *, has_means: bool, rotates: bool = True) -> str:
+    """Return the measure to draw, or raise `ParameterError`.
+
+    ``has_means`` says whether channels have means, ``rotates`` whether clients can take turns on
+    the best channels, as they can in the paper's problem only.
+    """
     if not isinstance(measure, str) or measure not in _LABELS:
         raise ParameterError(f"measure must be one of {', '.join(_LABELS)}, got {shown(measure)}")
     if measure == "regret" and not has_means:
@@ -127,6 +138,11 @@ def _check_measure(measure: str, *, has_means: bool) -> str:
     if measure == ("regret_fixed" if has_means else "regret_rotate"):
         have = "have means" if has_means else "have no means"
         raise ParameterError(f"measure must not be {measure!r} for channels that {have}")
+    if measure == "regret_rotate" and not rotates:
+        raise ParameterError(
+            "measure must not be 'regret_rotate' for a fleet beyond the paper's problem: use "
+            "'regret'"
+        )
     return measure
 
 

@@ -149,13 +149,19 @@ def clear_all(counts: Any) -> None:
             counts.ring_outcome[row, j] = -1
 
 
-def learns_means(state_type: _StateType) -> _StateType:
-    """Let a state with a field ``counts`` learn means, and rank by them (class decorator)."""
+def keeps_means(state_type: _StateType) -> _StateType:
+    """Rank by the means in a state's field ``counts``, which it updates itself (decorator)."""
 
     @means.register(state_type)
     def _means(scheduler: Any, out: Any) -> None:
         for channel in range(len(out)):
             out[channel] = scheduler.counts.mean[channel]
+
+    return ranks_by_means(state_type)
+
+
+def learns_means(state_type: _StateType) -> _StateType:
+    """Let a state with a field ``counts`` learn means, and rank by them (class decorator)."""
 
     @update.register(state_type)
     def _update(scheduler: Any, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
@@ -169,4 +175,4 @@ def learns_means(state_type: _StateType) -> _StateType:
         absorb_late(scheduler.counts, t, when, channel, outcome)
         return -1
 
-    return ranks_by_means(state_type)
+    return keeps_means(state_type)

@@ -25,7 +25,7 @@ from freshband.errors import ParameterError
 from freshband.parameters import Parameters
 from freshband.ranking import _sort_few
 from freshband.schedulers.base import Matchings, Presets, _needed_horizon, register, select, update
-from freshband.schedulers.counts import Counts, absorb, learns_means, start_counts
+from freshband.schedulers.counts import Counts, absorb, keeps_means, start_counts
 from freshband.schedulers.random import draw_subset
 from freshband.states import _grown, record, reserve
 
@@ -36,7 +36,7 @@ _SKIP, _PROPENSITY = range(2)
 _HEADROOM = 200.0  # rebuild the tree when a weight outgrows the reference by e^200
 
 
-@learns_means
+@keeps_means  # the weights of super-arms cannot learn late, so nothing does
 class _MExp3State(NamedTuple):
     """Weights of the V super-arms played so far, with room for more."""
 

@@ -19,6 +19,7 @@ from freshband.channels.base import Block, ChannelModel, Stream, links_differ, o
 from freshband.fleet._state import open_fleet
 from freshband.fleet.conditions import Conditions, ConditionStream, SimulatedFleet, open_conditions
 from freshband.schedulers._aoi_aware import AoIAwareState
+from freshband.schedulers.base import update, update_late
 from freshband.schedulers.oracle import Oracle
 from freshband.simulation._fleet_loop import open_fleet_tally, open_truth, run_fleet_block
 from freshband.simulation._loop import Tally, open_tally, run_block
@@ -28,6 +29,11 @@ from freshband.states import reserve
 def selection_of(policy: Policy) -> str | None:
     """Return what an oracle knows, or None for a policy that learns."""
     return policy.scheduler.selection if isinstance(policy.scheduler, Oracle) else None
+
+
+def is_papers_problem(model: ChannelModel, fleet: SimulatedFleet, clients: int) -> bool:
+    """Return whether nothing goes beyond the problem of the paper."""
+    return fleet.is_plain and clients <= model.n_channels and not links_differ(model)
 
 
 @dataclass(frozen=True)
@@ -64,12 +70,8 @@ class Game:
 
     def is_plain(self, policy: Policy) -> bool:
         """Whether a policy plays the problem of the paper."""
-        return (
-            self.fleet.is_plain
-            and self.clients <= self.model.n_channels
-            and not self.links
-            and not policy.scheduler.client_scores
-        )
+        plain = is_papers_problem(self.model, self.fleet, self.clients)
+        return plain and not policy.scheduler.client_scores
 
 
 def enter(policy: Policy, game: Game, *, informed: bool = False) -> Player:
@@ -104,11 +106,21 @@ class Player(ABC):
     def exposure(self) -> float:
         """The sum of weights over all rounds and clients that were there."""
 
+    @property
+    def _inner(self) -> Any:
+        """The state of the scheduler itself, without an AoI-aware rule around it."""
+        state = self.scheduler
+        return state.inner if isinstance(state, AoIAwareState) else state
+
+    @property
+    def learns_late(self) -> bool:
+        """Whether nothing that the policy could learn is lost when outcomes arrive late."""
+        kind = type(self._inner)
+        return update_late.knows(kind) or not update.knows(kind)
+
     def look_ahead(self, worth: NDArray[np.float64]) -> None:
         """Tell an oracle of fixed sets what each channel, or each link, is worth in hindsight."""
-        plain = self.scheduler
-        oracle = plain.inner if isinstance(plain, AoIAwareState) else plain
-        oracle.worth[:] = worth
+        self._inner.worth[:] = worth
 
     def play(self, t: int, block: Block, conditions: Conditions | None) -> None:
         """Play a block of rounds, of which the first is t + 1."""

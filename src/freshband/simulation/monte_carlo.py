@@ -190,6 +190,12 @@ class _Plan:
 
     def check(self) -> None:
         """Raise `ParameterError` for a request that cannot work, before any run begins."""
+        self.fleet.check_clients(self.clients)
+        if "links" in self.fleet.model_fields_set:
+            raise ParameterError(
+                "links cannot be set in a simulation: links differ where the channels have "
+                "per_client = true"
+            )
         for policy in self.policies:
             if policy.needs_contributions:
                 raise ParameterError(
@@ -201,8 +207,12 @@ class _Plan:
                     f"policy {policy.name!r} needs channel means, which these channels do not "
                     "have; use oracle:fixed or oracle:csi, without +aa"
                 )
-            enter(policy, self.game(0))
-        self.fleet.check_clients(self.clients)
+            player = enter(policy, self.game(0))
+            if self.fleet.ack_delay > 0 and not player.learns_late:
+                raise ParameterError(
+                    f"policy {policy.name!r} learns nothing from outcomes that arrive late: "
+                    f"ack_delay must be 0, got {self.fleet.ack_delay}"
+                )
         self.game(0).open_air()
 
     def config(self) -> dict[str, Any]:

@@ -15,13 +15,13 @@ import xarray as xr
 from freshband.channels.adversary import ReactingModel
 from freshband.channels.base import ChannelModel, links_differ
 from freshband.errors import FreshbandError
-from freshband.reporting._air import Air, average_clients, cut_rounds, read_air
+from freshband.fleet.conditions import SimulatedFleet, open_conditions
+from freshband.reporting._air import MOST_DRAWN, Air, average_clients, cut_rounds, read_air
 from freshband.reporting._numbers import number
 from freshband.reporting._page.charts import Chart, Table, curves, look_of
 from freshband.reporting._series import over_policies
 from freshband.statistics import mean_and_error
 
-_MOST_DRAWN: Final = 200_000_000  # most states that are regenerated for a picture
 AGE_MEASURES: Final = {
     "regret": "AoI regret",
     "regret_rotate": "AoI regret, rotating oracle",
@@ -105,6 +105,7 @@ def air_again(
     *,
     rounds: int,
     views: int = 1,
+    fleet: SimulatedFleet | None = None,
 ) -> tuple[Air | None, list[str]]:
     """Regenerate the first rounds of a run's air, or return why that is impossible here."""
     try:
@@ -114,11 +115,15 @@ def air_again(
             notes.append("Links differ per client: the channel map shows averages over clients.")
         if isinstance(model, ReactingModel):
             notes.append("The channels react to the clients: the channel map shows the free air.")
-        if rounds * model.n_channels * (clients or 1) > _MOST_DRAWN:
+        fates = None
+        if fleet is not None and fleet.outages is not None:
+            notes.append("Channels come and go: the channel map shows missing ones as bad.")
+            fates = open_conditions(fleet, config["clients"], model.n_channels, config["seed"], run)
+        if rounds * model.n_channels * (clients or 1) > MOST_DRAWN:
             told = f"The channel map is left out: regenerating {rounds:,} rounds takes too long."
             return None, [told]
         cuts = cut_rounds(rounds, model.n_channels, 2 * views + 2)
-        air = read_air(model, config["rounds"], config["seed"], run, cuts, clients)
+        air = read_air(model, config["rounds"], config["seed"], run, cuts, clients, fates)
         return air if clients is None else average_clients(air), notes
     except FreshbandError as error:
         return None, [f"The air cannot be regenerated here: {error}"]

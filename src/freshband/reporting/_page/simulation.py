@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import xarray as xr
 
 from freshband._locating import find_again
 from freshband.channels.base import build
+from freshband.reporting._fleet import describe_fleet, fleet_of, weigh_presence
 from freshband.reporting._numbers import counted
 from freshband.reporting._page import parts
 from freshband.reporting._page.air import channel_map, detection_table
@@ -29,14 +31,19 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> parts.Part:
     clients, rounds, first = config["clients"], config["rounds"], int(result.run.values[0])
     options = find_again(config.get("channel_options", {}), path.parent)[0]
     air, notes = parts.air_again(
-        lambda: build(config["channels"], options), config, first, rounds=rounds
-    )
-    charts = _curves(result, clients)
+        lambda: build(config["channels"], options), config, first, rounds=rounds,
+        fleet=fleet_of(config),
+    )  # fmt: skip
+    present = weigh_presence(config, result["round"].values, result.run.values)
+    if present is None:
+        notes.append("The age of the updates is left out: drawing who was there takes too long.")
+    charts = _curves(result, present)
     if "participation" in result:
         ranked = over_policies(rank_clients(result.participation), "client")
         charts.append(curves(**look_of("participation"), series=ranked))
     if air is not None:
         charts.append(channel_map(air, {}, run=first))
+    fleet = describe_fleet(config)
     masked = _mask_detections(result, config.get("policy_options", {}))
     true = result.detected + result.missed
     counts = xr.concat([true, *(masked[name] for name in _FOUND)], "measure")
@@ -49,11 +56,18 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> parts.Part:
         kind="Simulation",
         title=title,
         about=f"{config['channels']}: {clients} clients, {rounds:,} rounds, "
-        f"{counted(config['runs'], 'run')}, seed {config['seed']}",
+        f"{counted(config['runs'], 'run')}, seed {config['seed']}"
+        + (f"; fleet: {fleet}" if fleet else ""),
         summary=parts.measure_table(masked, parts.AGE_MEASURES),
         charts=charts,
         tables=[detection_table(rows)] if bool(result.detected.notnull().any()) else [],
-        notes=[*notes, *parts.same_air_note(result, rest), *_missing(result), _SUMS],
+        notes=[
+            *notes,
+            *parts.same_air_note(result, rest),
+            *_fleet_notes(config),
+            *_missing(result),
+            _SUMS,
+        ],
         settings=parts.settings_table(config),
         environment=parts.surroundings(result, path),
         repeat=parts.repeat_with("simulate", path, result),
@@ -71,13 +85,31 @@ def _missing(result: xr.Dataset) -> list[str]:
     ]
 
 
-def _curves(result: xr.Dataset, clients: int) -> list[Chart]:
+def _fleet_notes(config: Mapping[str, Any]) -> list[str]:
+    """Return notes on how a fleet changes the meaning of the numbers."""
+    fleet, notes = fleet_of(config), []
+    if fleet.weights is not None:
+        notes.append("Ages and regret are weighted by client.")
+    if fleet.churn is not None or fleet.dead:
+        notes.append(
+            "Ages count only the clients that are there, from their return on; the share of rounds "
+            "in which a client got through is that of all rounds."
+        )
+    if not fleet.is_plain:
+        notes.append(
+            "Regret is measured against an oracle that learns at once who is there and what was "
+            "delivered."
+        )
+    return notes
+
+
+def _curves(result: xr.Dataset, present: xr.DataArray | None) -> list[Chart]:
     """Return the curves of the file; those of a single point are left out."""
     if result.sizes["round"] < 2:
         return []
     charts = parts.regret_charts(result, "_curve")
-    if "age_curve" in result:
-        recent = result.age_curve.diff("round") / (result["round"].diff("round") * clients)
+    if "age_curve" in result and present is not None:
+        recent = result.age_curve.diff("round") / present.diff("round")
         charts.append(curves(**look_of("simulation.age"), series=over_policies(recent)))
     if "variance_curve" in result:
         variance = over_policies(result.variance_curve, from_zero=True)
