@@ -21,9 +21,9 @@ def main() -> None:
         if 300 <= t < 500:
             heard[names.index("Cy")] = None  # no answer
         server.observe(heard)
-        if t in (99, 199, 299, 304, 310, 499, 599):
-            there = {name: float(round(p, 2)) for name, p in zip(names, server.alive) if name}
-            print(f"{t}: {there}")
+        if t in (99, 199, 299, 300, 301, 302, 499, 599):
+            alive = zip(names, server.alive.round(2).tolist(), strict=True)
+            print(f"{t}:", {name: p for name, p in alive if name})
 
 
 if __name__ == "__main__":
