@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
+import random
+import re
+import selectors
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,8 +16,10 @@ import pytest
 
 from freshband.federated import Training
 from freshband.federated.comparison import compare, save_comparison
+from tests.theory.margins import needs_compiler
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+FLEETS = (EXAMPLES.parent / "docs" / "fleet.md").read_text(encoding="utf-8")
 
 
 def load(name: str) -> ModuleType:
@@ -69,3 +75,45 @@ def test_the_bayes_filter_is_nearer_to_the_truth(tmp_path: Path, capsys: Any) ->
     assert (tmp_path / "picture.png").stat().st_size > 10_000
     bayes, fresh = (float(line.split()[1]) for line in capsys.readouterr().out.splitlines())
     assert bayes < 0.8 * fresh
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["gateway", "factory", "phones"])
+def test_fleets_print_what_the_page_says(name: str, capsys: Any) -> None:
+    load(name).main()
+    included = f'```python\n--8<-- "examples/{name}.py"\n```\n\n'
+    assert f"{included}```text\n{capsys.readouterr().out}```" in FLEETS
+
+
+class Leap(selectors.SelectSelector):
+    """A clock that leaps to the next event instead of waiting for it."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        self.now += timeout or 0.0
+        return super().select(0)
+
+
+def test_the_asyncio_gateway_learns_from_late_answers(capsys: Any) -> None:
+    clock = Leap()
+
+    def begin() -> asyncio.AbstractEventLoop:
+        loop = asyncio.SelectorEventLoop(clock)
+        loop.time = lambda: clock.now  # type: ignore[method-assign]
+        return loop
+
+    random.seed(0)
+    with asyncio.Runner(loop_factory=begin) as runner:
+        runner.run(load("async_gateway").main())
+    assert 2.0 < clock.now < 2.1  # 400 rounds of 5 ms; the last answers are waited for
+    printed = capsys.readouterr().out
+    numbers = [float(number) for number in re.findall(r"[0-9.]+", printed)]
+    assert 25 < numbers[0] < 75  # a fifth never comes, so half of the rounds stay open
+    assert numbers[1] == pytest.approx(0.9, abs=0.08)
+    assert numbers[2] == pytest.approx(0.75, abs=0.12)
+
+
+def test_fleets_are_short() -> None:
+    for name in re.findall(r'^--8<-- "examples/(.*)"$', FLEETS, re.MULTILINE):
+        assert len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) <= 30, name
