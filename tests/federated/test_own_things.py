@@ -151,7 +151,10 @@ def test_dropout_of_nothing_is_fine() -> None:
 @pytest.mark.parametrize(
     ("objects", "message"),
     [
-        ({"channels": Stationary(means=[0.5] * 3)}, "n_channels must be >= n_clients = 4, got 3"),
+        (
+            {"channels": Stationary(means=[[0.5] * 5] * 3, per_client=True)},
+            "clients must be 3, those Stationary gives links for, got 4",
+        ),
         ({"partition": Partition(train=[[0], [1]], val=[[], []])}, "must have 4 clients, got 2"),
         (
             {"partition": Partition(train=[[0], [1], [2], [999]], val=[[], [], [], []])},

@@ -134,7 +134,8 @@ class SlowFederation:
         for m, client in enumerate(self.clients):
             client.age = 1 if m in delivered else client.age + 1
         self.coordinator.observe(
-            [None if m in refused else m in delivered for m in range(s.clients)]
+            [m in delivered for m in range(s.clients)],
+            teaches=[m not in refused for m in range(s.clients)],
         )
         if valued:
             self.value(delivered)
