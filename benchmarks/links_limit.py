@@ -78,7 +78,7 @@ def _play(rates: Any, ends: Any, draws: Any, base: Any, means: Any, index: Any) 
                 rate = means[base[segment, k], wins[i, k], losses[i, k]]
                 gain = max(index[base[segment, k], wins[i, k], losses[i, k]] - rate, 0.0)
                 scores[i, k] = rate + gain / ages[i]
-        assign(ages * (ages + 1.0), scores, clients, channels, assignment)
+        assign(ages * (ages + 1.0), scores, clients, channels, n_clients, assignment)
         for i in range(n_clients):
             k = assignment[i]
             delivered = draws[t - 1, i, k] < rates[segment, i, k]

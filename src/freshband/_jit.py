@@ -31,7 +31,8 @@ from freshband.errors import RuleError
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OURS = __name__.partition(".")[0] + "."
-_CALLERS = ("coordinator.py", "_loop.py", "_fleet_loop.py", "_rounds.py", "_planning.py")  # not where an error comes from
+# Files that call users' code, and so are not where an error comes from.
+_CALLERS = ("coordinator.py", "_loop.py", "_fleet_loop.py", "_rounds.py", "_planning.py")
 _STALE = 3600.0  # seconds after which cache entries of older sources are removed
 # Division by zero gives inf or nan, as in numpy arrays; kernels never raise.
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
@@ -180,15 +181,14 @@ def _compiled_sources() -> list[Path]:
     root = Path(__file__).parent
     names = ("fleet", "schedulers", "matching", "detectors")
     folders = [root, *(root / name for name in names)]
-    return sorted(
-        [
-            *(path for folder in folders for path in folder.glob("*.py")),
-            root / "simulation" / "_loop.py",
-            root / "simulation" / "_fleet_loop.py",
-            root / "channels" / "adversary.py",
-            root / "channels" / "reactive.py",
-        ]
+    others = (
+        "simulation/_loop",
+        "simulation/_fleet_loop",
+        "channels/adversary",
+        "channels/reactive",
     )
+    paths = [path for folder in folders for path in folder.glob("*.py")]
+    return sorted([*paths, *(root / f"{name}.py" for name in (*others, "theory/fleet"))])
 
 
 @functools.cache

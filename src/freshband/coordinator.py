@@ -252,11 +252,9 @@ class Coordinator(View):
             The round in which they were sent, at most ``max_delay`` rounds ago; by default that of
             the latest plan. A round may be observed in parts; contradictions are errors.
         clients : array of int, optional
-            The numbers of the clients that ``delivered`` is about, in the same order; by default
-            all clients.
+            The numbers of the clients that ``delivered`` is about; by default all clients.
         teaches : array of bool, optional
-            False where an update did not get through for a reason that says nothing about its
-            channel, such as one that was refused; by default all outcomes teach.
+            False where a loss says nothing about its channel, as that of a refused update.
 
         Returns
         -------
