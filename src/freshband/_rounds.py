@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freshband._jit import cold, is_ours, kernel
+from freshband._policy import Policy
 from freshband.errors import ParameterError, RuleError, shown
 from freshband.matching.base import match
 from freshband.schedulers.base import override, score, select, update
@@ -135,8 +136,20 @@ def broken_rule(policy: str, t: int, desk: Desk, alarm: int = -1) -> RuleError:
     return RuleError(f"policy {policy!r} broke a rule in round {t}: {rule}, got {given}")
 
 
-def read_contributions(contributions: Any, n_clients: int) -> NDArray[np.float64]:
+def read_contributions(
+    contributions: Any, n_clients: int, policy: Policy
+) -> NDArray[np.float64] | None:
     """Return contributions in the form of ``Desk.priorities``, or raise `ParameterError`."""
+    if contributions is None:
+        if policy.needs_contributions:
+            raise ParameterError(
+                f"{policy.name!r} ranks clients by their contributions: call plan(contributions)"
+            )
+        return None
+    if not policy.needs_contributions:
+        raise ParameterError(
+            f"contributions are for '+priority' only; {policy.name!r} does not use them"
+        )
     try:
         worth = np.asarray(contributions, dtype=np.float64)
     except (TypeError, ValueError):

@@ -194,7 +194,7 @@ class Coordinator(View):
         """
         with self._lock:
             fleet = self._fleet
-            worth = self._read_contributions(contributions)
+            worth = read_contributions(contributions, self.n_clients, self.policy)
             here = read_mask("present", present, self.n_clients, "client")
             usable = read_mask("available", available, self.n_channels, "channel")
             if self._planned:  # its outcomes are unknown for now
@@ -218,20 +218,6 @@ class Coordinator(View):
                 raise broken_rule(self.policy.name, t, fleet.desk)
             self._planned = True
             return self._assignment(t)
-
-    def _read_contributions(self, contributions: ArrayLike | None) -> NDArray[np.float64] | None:
-        if contributions is None:
-            if self.policy.needs_contributions:
-                raise ParameterError(
-                    f"{self.policy.name!r} ranks clients by their contributions: call "
-                    "plan(contributions)"
-                )
-            return None
-        if not self.policy.needs_contributions:
-            raise ParameterError(
-                f"contributions are for '+priority' only; {self.policy.name!r} does not use them"
-            )
-        return read_contributions(contributions, self.n_clients)
 
     def observe(
         self,
