@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks import assignment, coordinator, detector, scaling, simulation
+from benchmarks import assignment, coordinator, detector, fleet, scaling, simulation
 from benchmarks.measure import interleave
 from benchmarks.page import write_page
 
@@ -26,6 +26,7 @@ PARTS = (
     "smpybandits",
     "scaling",
     "coordinator",
+    "fleet",
     "assignment",
     "detector",
     "training",
@@ -108,6 +109,8 @@ def main() -> None:
         results["scaling"] = scaling.table(args.repeats)
     if "coordinator" in parts:
         results["coordinator"] = coordinator.table(args.repeats)
+    if "fleet" in parts:
+        results["fleet"] = fleet.table(args.repeats)
     if "assignment" in parts:
         results["assignment"] = assignment.table(args.repeats)
     if "detector" in parts:
