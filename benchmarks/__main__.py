@@ -17,7 +17,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks import assignment, coordinator, detector, links, scaling, simulation
+from benchmarks import (
+    assignment,
+    coordinator,
+    detector,
+    large_fleets,
+    links,
+    scaling,
+    simulation,
+)
 from benchmarks.measure import interleave
 from benchmarks.page import write_page
 
@@ -26,6 +34,7 @@ PARTS = (
     "smpybandits",
     "scaling",
     "coordinator",
+    "large_fleets",
     "assignment",
     "links",
     "detector",
@@ -109,6 +118,8 @@ def main() -> None:
         results["scaling"] = scaling.table(args.repeats)
     if "coordinator" in parts:
         results["coordinator"] = coordinator.table(args.repeats)
+    if "large_fleets" in parts:
+        results["large_fleets"] = large_fleets.table(args.repeats)
     if "assignment" in parts:
         results["assignment"] = assignment.table(args.repeats)
     if "links" in parts:

@@ -53,6 +53,18 @@ def test_sizes_up_to_sixty_compiled_and_plain() -> None:
                     assert sorted(best.tolist()) == sorted(expected[:m])
 
 
+def test_few_of_very_many_whatever_their_order() -> None:
+    """Items are visited in several passes, the more of them the more passes there are."""
+    rng = np.random.default_rng(1)
+    for n in (16 * 17 - 1, 16 * 17, 1000, 5000):
+        for keys in (rng.integers(0, 9, n), np.zeros(n), np.arange(n), -np.arange(n)):
+            expected = set(best_first(keys, n, range(n))[:17])
+            for take in (take_best, _taken):
+                best = np.full(17, -1)
+                take(keys.astype(np.float64), n, best)
+                assert set(best.tolist()) == expected
+
+
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=40),
     st.integers(1, 2**31),

@@ -24,11 +24,11 @@ from freshband.fleet._acknowledgements import (
     read_news,
     still_open,
 )
-from freshband.fleet._learning import observe
+from freshband.fleet._learning import observe, observe_late
 from freshband.fleet._names import Name, Names
 from freshband.fleet._planning import plan
 from freshband.fleet._saving import read_coordinator, write_coordinator
-from freshband.fleet._state import LOST, MUTE, UNKNOWN, in_this_round, open_fleet
+from freshband.fleet._state import LOST, UNKNOWN, in_this_round, open_fleet
 from freshband.fleet._view import View
 from freshband.fleet.options import FleetOptions, Links, ProofOfLife, Silence, read_weights
 from freshband.parameters import file_path, whole_number
@@ -276,24 +276,13 @@ class Coordinator(View):
         row = self._fleet.sent.row(when)
         closes = self._planned and when == self._round + 1
         t = self._round + closes
+        learn = observe if closes else observe_late  # compiled apart: most are never late
         with explained(self.policy.name):
-            alarm = int(observe(self._scheduler, self._fleet, t, row, news, closes))
+            alarm = int(learn(self._scheduler, self._fleet, t, row, news))
         self._round, self._planned = t, self._planned and not closes  # even if a rule was broken
         if not -1 <= alarm < self.n_channels:
             raise broken_rule(self.policy.name, t, self._fleet.desk, alarm)
         return None if alarm < 0 else alarm
-
-    def _log_entry(self, when: int, alarm: int | None) -> dict[str, Any]:
-        outcome, sent = np.full(self.n_clients, -1), self._fleet.sent.of(when)
-        outcome[sent["client"]] = np.where(sent["outcome"] == MUTE, LOST, sent["outcome"])
-        entry = {
-            "round": when,
-            "assignment": self._assignment(when).tolist(),
-            "outcome": [None if x < 0 else x for x in outcome.tolist()],
-            "alarm": alarm,
-        }
-        named = {"clients": self._clients.to_list(), "channels": self._channels.to_list()}
-        return entry | {name: ids for name, ids in named.items() if ids is not None}
 
     # ------------------------------------------------------------------------ joining, leaving
 

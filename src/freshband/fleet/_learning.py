@@ -82,18 +82,24 @@ def give_up(scheduler: Any, fleet: Any, t: int) -> None:
 
 
 @entry_point
-def observe(scheduler: Any, fleet: Any, t: int, row: int, news: Any, closes: bool) -> int:
-    """Learn ``news``, an outcome for each transmission in a row; -1 is no news.
+def observe(scheduler: Any, fleet: Any, t: int, row: int, news: Any) -> int:
+    """End round t with ``news``, an outcome for each transmission in its row; -1 is no news.
 
-    ``closes`` says whether they end round t; otherwise they are late. Returns the channel that
-    changed, or -1.
+    Returns the channel that changed, or -1.
     """
+    scheduler, fleet, news = lend(scheduler), lend(fleet), lend(news)
+    for entry in range(len(news)):
+        if news[entry] != UNKNOWN:
+            fleet.sent.entries[row, entry]["outcome"] = news[entry]
+    return close_round(scheduler, fleet, t)
+
+
+@entry_point
+def observe_late(scheduler: Any, fleet: Any, t: int, row: int, news: Any) -> int:
+    """Do what `observe` does with a round before t, which was closed last."""
     scheduler, fleet, news = lend(scheduler), lend(fleet), lend(news)
     alarm = -1
     for entry in range(len(news)):
         if news[entry] != UNKNOWN:
-            if closes:
-                fleet.sent.entries[row, entry]["outcome"] = news[entry]
-            else:
-                alarm = max(alarm, hear_late(scheduler, fleet, t, row, entry, news[entry]))
-    return close_round(scheduler, fleet, t) if closes else alarm
+            alarm = max(alarm, hear_late(scheduler, fleet, t, row, entry, news[entry]))
+    return alarm

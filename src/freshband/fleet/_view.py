@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from freshband._policy import Policy
 from freshband.fleet._names import Name, Names
-from freshband.fleet._state import Fleet
+from freshband.fleet._state import LOST, MUTE, Fleet
 from freshband.fleet.options import FleetOptions
 from freshband.matching.base import priorities_of
 from freshband.schedulers.base import means
@@ -153,3 +153,16 @@ class View:
         entries = self._fleet.sent.of(t)
         assignment[entries["client"]] = entries["channel"]
         return assignment
+
+    def _log_entry(self, when: int, alarm: int | None) -> dict[str, Any]:
+        """Return what the log says of a round."""
+        outcome, sent = np.full(self.n_clients, -1), self._fleet.sent.of(when)
+        outcome[sent["client"]] = np.where(sent["outcome"] == MUTE, LOST, sent["outcome"])
+        entry = {
+            "round": when,
+            "assignment": self._assignment(when).tolist(),
+            "outcome": [None if x < 0 else x for x in outcome.tolist()],
+            "alarm": alarm,
+        }
+        named = {"clients": self._clients.to_list(), "channels": self._channels.to_list()}
+        return entry | {name: ids for name, ids in named.items() if ids is not None}

@@ -61,7 +61,7 @@ class SimulatedFleet(FleetOptions):
     @property
     def is_plain(self) -> bool:
         """Whether nothing differs from the problem of the paper."""
-        return self == SimulatedFleet()
+        return self == _PLAIN
 
     def as_config(self) -> dict[str, Any]:
         """Return what differs from the paper's problem as JSON values, under the key ``fleet``."""
@@ -75,6 +75,9 @@ class SimulatedFleet(FleetOptions):
                 f"dead must name some of the clients 0 to {n_clients - 1}, but not all, got "
                 f"{list(self.dead)}"
             )
+
+
+_PLAIN = SimulatedFleet()
 
 
 class Conditions(NamedTuple):
