@@ -86,7 +86,7 @@ class Knowledge:
 
     def _weigh(self, client: int, chance: float) -> None:
         lives = self.alive[client] * chance
-        self.alive[client] = lives / (lives + 1.0 - self.alive[client])
+        self.alive[client] = lives / (lives + (1.0 - self.alive[client]))
 
     def _judge(self, each: Transmission) -> None:
         client, lag = each.client, self.closed - each.when
@@ -124,7 +124,7 @@ class Knowledge:
             for each in self.open(when):
                 asked, answered = self.delays[lag - 1]
                 if each.when > self.heard[each.client]:
-                    self._weigh(each.client, 1.0 - answered / asked)
+                    self._weigh(each.client, max(1.0 - answered / asked, 0.001))
                 self.delays[lag][0] += self.alive[each.client]
 
 

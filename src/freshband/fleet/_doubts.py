@@ -25,7 +25,7 @@ _DEATH = 1e-3  # chance per round that a client dies
 _RETURN = 0.1  # over the rounds of silence: chance per round that a dead client comes back
 _TEACHES = 0.5  # P(alive) below which a loss says nothing about the channel
 _DELAYS = np.dtype([("asked", np.float64), ("answered", np.float64)])
-_MANY = 1000.0  # answers after which older ones count half
+_MANY = 1000.0  # answers after which older ones count half; one in as many may be lost
 
 
 class Doubts(NamedTuple):
@@ -61,7 +61,7 @@ def _begin_doubt(doubts: Any, client: int, t: int) -> None:
 def _weigh_silence(doubts: Any, client: int, chance: float) -> None:
     """Update P(alive) after a silence that has this chance if the client lives, else 1."""
     alive = doubts.alive[client] * chance
-    doubts.alive[client] = alive / (alive + 1.0 - doubts.alive[client])
+    doubts.alive[client] = alive / (alive + (1.0 - doubts.alive[client]))
 
 
 @kernel
@@ -114,7 +114,7 @@ def close_doubts(doubts: Any, sent: Any, t: int) -> None:
         if sent.rounds[row]["unknown"] > 0 and 0 < when < t:
             lag = t - when
             before = doubts.delays[lag - 1]
-            late = 1.0 - before["answered"] / before["asked"]
+            late = max(1.0 - before["answered"] / before["asked"], 1.0 / _MANY)
             for entry in range(sent.rounds[row]["size"]):
                 if sent.entries[row, entry]["outcome"] < 0:
                     client = sent.entries[row, entry]["client"]
