@@ -106,5 +106,5 @@ def test_late_outcomes_are_learnt(policy: str) -> None:
         if t > 2:
             this.observe(plans[t - 2] != 1, round=t - 2)
     told = this.channel_means
-    assert told[1] < 0.1
-    assert (told[[0, 2]] > 0.9).all()
+    assert told[1] < 0.3
+    assert (told[[0, 2]] > 0.8).all()
