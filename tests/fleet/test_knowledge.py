@@ -177,8 +177,9 @@ class Fleet(RuleBasedStateMachine):
 
     @rule(ahead=st.integers(1, 3))
     def observe_the_future(self, ahead: int) -> None:
+        everybody = [True] * self.coordinator.n_clients
         with pytest.raises(SequenceError, match="is not planned yet"):
-            self.coordinator.observe([True] * self.coordinator.n_clients, round=self.planned + ahead)
+            self.coordinator.observe(everybody, round=self.planned + ahead)
 
     @precondition(lambda self: any(each.outcome is not None for each in self.known.sent))
     @rule(which=st.integers(0, 1000))

@@ -12,7 +12,9 @@ from freshband import Coordinator
 RATES = np.array([0.95, 0.6, 0.4])
 
 
-def play(this: Coordinator, rounds: int, dead: Any = (), *, silent: Any = None, seed: int = 0) -> Any:
+def play(
+    this: Coordinator, rounds: int, dead: Any = (), *, silent: Any = None, seed: int = 0
+) -> Any:
     """Play over stationary channels; ``silent`` is what is observed of dead clients."""
     rng = np.random.default_rng(seed)
     plans = []

@@ -87,7 +87,7 @@ def test_any_fleet_whose_links_differ(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", [name for name in LEARNERS if name not in CAN_LEARN_LINKS])
 def test_those_that_cannot_learn_links_say_so_at_the_start(policy: str) -> None:
-    with pytest.raises(ParameterError, match="learns one success rate per channel; .* use 'bayes'"):
+    with pytest.raises(ParameterError, match=r"one success rate per channel; .* use 'bayes'"):
         Coordinator(policy, 2, 5, horizon=10, links="differ")
 
 
