@@ -31,7 +31,8 @@ from freshband.errors import RuleError
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OURS = __name__.partition(".")[0] + "."
-_CALLERS = (
+# Files that are not where an error comes from.
+_CALLERS = ("coordinator.py", "_loop.py", "_fleet_loop.py", "_rounds.py", "_planning.py")
     "coordinator.py",
     "_loop.py",
     "_fleet_loop.py",
