@@ -33,12 +33,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 _OURS = __name__.partition(".")[0] + "."
 # Files that are not where an error comes from.
 _CALLERS = ("coordinator.py", "_loop.py", "_fleet_loop.py", "_rounds.py", "_planning.py")
-    "coordinator.py",
-    "_loop.py",
-    "_fleet_loop.py",
-    "_rounds.py",
-    "_planning.py",
-)  # not where an error comes from
 _STALE = 3600.0  # seconds after which cache entries of older sources are removed
 # Division by zero gives inf or nan, as in numpy arrays; kernels never raise.
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
