@@ -188,6 +188,7 @@ def test_compiled_sources_exist_and_leave_out_what_is_never_compiled() -> None:
     names = {path.relative_to(PACKAGE).as_posix() for path in _compiled_sources()}
     assert all((PACKAGE / name).is_file() for name in names)
     assert {"ranking.py", "_rounds.py", "coordinator.py", "simulation/_loop.py"} <= names
+    assert {"simulation/_fleet_loop.py", "fleet/_planning.py", "fleet/_learning.py"} <= names
     assert {"schedulers/glr_cucb.py", "matching/age.py", "detectors/glr.py"} <= names
     assert {"channels/adversary.py", "channels/reactive.py"} <= names
     assert not any(name.startswith(("cli/", "reporting/", "channels/piecewise")) for name in names)

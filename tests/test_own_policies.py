@@ -14,6 +14,7 @@ from pydantic import Field
 
 import freshband
 from freshband import Coordinator
+from freshband import coordinator as coordinators
 from freshband.channels.base import Block, open_air
 from freshband.channels.base import registry as channels
 from freshband.errors import ParameterError, RuleError
@@ -141,6 +142,39 @@ class Twice(Parameters):
         return TwiceState(np.zeros(1, np.int64))
 
 
+class AgingState(NamedTuple):
+    unused: NDArray[np.int64]
+
+
+@match.register(AgingState)
+def _match_aging(
+    matching: Any,
+    t: int,
+    chosen: Any,
+    scores: Any,
+    ages: Any,
+    priorities: Any,
+    rng: Any,
+    assignment: Any,
+) -> None:
+    for j in range(len(assignment)):
+        if ages[j] > 0:
+            assignment[j] = chosen[len(chosen) - 1 - j]
+
+
+class Aging(Parameters):
+    def start(self, n_clients: int, lot: int = 0) -> AgingState:
+        return AgingState(np.zeros(1, np.int64))
+
+
+@pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Play the sources: states of the user's own are compiled anew by every process."""
+    for name in ("plan", "observe"):
+        entry = getattr(coordinators, name)
+        monkeypatch.setattr(coordinators, name, getattr(entry, "py_func", entry))
+
+
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
     """Register for these tests only: contract tests go over everything that is registered."""
@@ -148,10 +182,11 @@ def registered() -> Iterator[None]:
     for kind in own:
         schedulers.register(kind.__name__.lower())(kind)  # type: ignore[type-abstract]
     matchings.register("twice")(Twice)
+    matchings.register("aging")(Aging)
     yield
     for kind in own:
         del schedulers._things[kind.__name__.lower()]
-    del matchings._things["twice"]
+    del matchings._things["twice"], matchings._things["aging"]
 
 
 def play(policy: str, rounds: int = 5, **options: Any) -> Coordinator:
@@ -209,6 +244,62 @@ def test_a_refused_plan_leaves_the_round_where_it_was() -> None:
 def test_a_matching_that_gives_one_channel_twice_is_refused() -> None:
     with pytest.raises(RuleError, match=r"each client must get a channel of its own .* got \["):
         play("cucb+twice")
+
+
+FLEET: dict[str, Any] = {"n_clients": 6, "n_channels": 4, "max_transmissions": 3, "max_delay": 5}
+SOME = [True, True, False, True, True, True]
+
+
+def play_fleet(policy: str, rounds: int = 8, **options: Any) -> Coordinator:
+    """Masks, late outcomes, and more clients than channels."""
+    coordinator = Coordinator(policy, **FLEET, options=options)
+    for t in range(1, rounds + 1):
+        available = [k != t % 4 for k in range(4)] if t % 2 else None
+        plan = coordinator.plan(present=SOME, available=available)
+        assert plan[2] == -1
+        assert available is None or t % 4 not in plan
+        assert (plan >= 0).sum() == 3
+        assert len(set(plan.tolist()) - {-1}) == 3
+        if t > 2:
+            coordinator.observe([True, False, None, True, None, False], round=t - 2)
+    return coordinator
+
+
+def test_own_schedulers_and_matchings_play_any_fleet(uncompiled: None) -> None:
+    for policy in ("faulty", "silent", "silent+aging", "cucb+aging", "faulty+rotate"):
+        again = Coordinator.from_bytes(play_fleet(policy).to_bytes())
+        assert again.round == 7
+        assert again.join("another") == 6
+        assert len(again.plan()) == 7
+
+
+@pytest.mark.parametrize("fault", [NOT_THERE, BELOW])
+def test_rules_hold_in_any_fleet(fault: int, uncompiled: None) -> None:
+    with pytest.raises(RuleError, match="policy 'faulty' broke a rule in round 3: select must"):
+        play_fleet("faulty", fault=fault)
+
+
+def test_a_matching_that_gives_one_channel_twice_is_refused_in_any_fleet(uncompiled: None) -> None:
+    rule = r"policy '.*\+twice' broke a rule in round 1: each client must get a channel of its own"
+    with pytest.raises(RuleError, match=rule):
+        play_fleet("cucb+twice")
+    coordinator = Coordinator("bayes+twice", n_clients=3, n_channels=4, links="differ")
+    with pytest.raises(RuleError, match=rule):
+        coordinator.plan()
+
+
+def test_own_matchings_decide_where_links_differ(uncompiled: None) -> None:
+    coordinator = Coordinator("bayes+aging", n_clients=4, n_channels=2, links="differ")
+    sent = coordinator.plan()
+    coordinator.observe(sent >= 0)
+    plan = coordinator.plan()
+    assert (plan[sent >= 0] == -1).all()  # the oldest are served
+    assert plan[sent < 0].tolist() == [1, 0]  # in the order of the matching
+
+
+def test_own_schedulers_say_that_they_do_not_learn_links() -> None:
+    with pytest.raises(ParameterError, match="policy 'silent' learns one success rate per channel"):
+        Coordinator("silent", 2, 5, links="differ")
 
 
 def test_an_update_without_return_notices_nothing() -> None:

@@ -299,11 +299,7 @@ class Coordinator(View):
             )
             number = int(free[0]) if len(free) else self.n_clients
             most = self._options.most(number + 1, self.n_channels)
-            if (
-                number == self.n_clients
-                and not self.policy.grows
-                and most > self._fleet.links.most[0]
-            ):
+            if most > self._fleet.links.most[0] and not self.policy.grows:
                 raise ParameterError(
                     f"policy {self.policy.name!r} chooses sets of a fixed size: start it with the "
                     "largest number of clients, and let those that are not there leave"

@@ -15,6 +15,7 @@ from scipy.stats import chi2
 
 from freshband._policy import parse_policy
 from freshband._rounds import open_desk
+from freshband.channels.adversary import start_reacting
 from freshband.errors import ParameterError
 from freshband.schedulers import m_exp3
 from freshband.schedulers.base import select
@@ -22,6 +23,7 @@ from freshband.schedulers.m_exp3 import MExp3
 from freshband.simulation._loop import open_tally, run_block
 from freshband.states import _arrays, reserve
 from tests.channels.margins import assert_share
+from tests.playing import AIR
 from tests.reference.m_exp3 import DenseMExp3
 from tests.schedulers.stepping import Game
 
@@ -364,7 +366,10 @@ class LongRun:
             tally = tally._replace(outcome_log=np.zeros((self.t + 50_000, 2), np.int8))
             self.state = reserve(self.state, 50_000)
             shown = np.broadcast_to(np.asarray(means), (50_000, 5)).copy()
-            run_block(self.state, self.matching, self.desk, tally, self.rng, self.t, states, shown)
+            run_block(
+                self.state, self.matching, self.desk, tally, start_reacting(AIR), self.rng,
+                self.t, states, shown,
+            )  # fmt: skip
             assigned.append(tally.assignment_log[self.t :])
             self.t += 50_000
         return np.concatenate(assigned)

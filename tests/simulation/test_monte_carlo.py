@@ -18,6 +18,7 @@ from freshband._rounds import open_desk
 from freshband._seeding import Role, generator
 from freshband.aoi import ages_of, growth_exponent, match_alarms
 from freshband.channels import Piecewise, Stationary, Table, open_air
+from freshband.channels.adversary import start_reacting
 from freshband.errors import ParameterError
 from freshband.simulation import monte_carlo
 from freshband.simulation._loop import open_tally, run_block
@@ -66,7 +67,7 @@ def logged(policy: str, run: int, *, rounds: int = 600, air: Any = AIR) -> tuple
     scheduler, matching = parse_policy(policy).start(2, 4, rng, rounds)
     tally = open_tally(2, np.array([rounds]), logged=rounds)
     scheduler = reserve(scheduler, rounds)
-    run_block(scheduler, matching, open_desk(2, 4), tally, rng, 0, *air)
+    run_block(scheduler, matching, open_desk(2, 4), tally, start_reacting(AIR), rng, 0, *air)
     return tally.outcome_log, tally.alarm[: tally.mark[0]["alarms"]]
 
 

@@ -63,7 +63,7 @@ def _begin_doubt(doubts: Any, client: int, t: int) -> None:
 def _weigh_silence(doubts: Any, client: int, chance: float) -> None:
     """Update P(alive) after a silence that has this chance if the client lives, else 1."""
     alive = doubts.alive[client] * chance
-    doubts.alive[client] = alive / (alive + 1.0 - doubts.alive[client])
+    doubts.alive[client] = alive / (alive + (1.0 - doubts.alive[client]))
 
 
 @kernel

@@ -146,7 +146,7 @@ def _measure(tally: Any, fleet: Any, truth: Any, t: int, present: Any, alarm: in
     tally.mark[0]["age"] += weighted
     truth.exposure[0] += exposure
     if here > 0:
-        tally.variance[0] += n_clients * n_clients * (squares / here - (total / here) ** 2)
+        tally.variance[0] += (n_clients / here) ** 2 * (here * squares - total * total)
     sample(tally, t, alarm)
 
 
