@@ -86,9 +86,9 @@ def test_the_table_describes_the_fleet(shell: Shell) -> None:
 
 def test_a_jammer_that_watches_a_factory(shell: Shell) -> None:
     ask = ["simulate", "--channels", "reactive", "--clients", 3, *SMALL]
-    free = shell.answer(*ask, *sets("n_channels=6 budget=0"))
-    ask += sets("n_channels=6 width=3 budget=1 ack_loss=0.2")
-    jammed = shell.answer(*ask, "--out", "it.nc")
+    ask += sets("n_channels=6 width=3 ack_loss=0.2")
+    free = shell.answer(*ask, "--set", "budget=0")
+    jammed = shell.answer(*ask, "--set", "budget=1", "--out", "it.nc")
     assert jammed["fleet"] == {"ack_loss": 0.2}
     ages = [found["policies"]["random"]["mean_age"]["mean"] for found in (free, jammed)]
     assert ages[1] > ages[0]
