@@ -11,6 +11,7 @@ import typer
 from freshband.cli._options import Format, Output, Quiet, count
 from freshband.cli._settings import check_outputs, print_json
 from freshband.cli._tables import make_table, open_console, print_written
+from freshband.errors import ParameterError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -52,10 +53,16 @@ def bounds(
     """
     from freshband import simulate
     from freshband.channels.base import build
+    from freshband.parameters import whole_number
     from freshband.theory.overview import describe_air, list_bounds
 
     check_outputs(None, plot)
     model = build("piecewise", {"n_channels": n_channels, "n_breakpoints": breakpoints})
+    clients = whole_number("clients", clients, at_least=1)
+    if clients > model.n_channels:
+        raise ParameterError(
+            f"clients must be at most the number of channels, {model.n_channels}, got {clients}"
+        )
     result = simulate(
         model, policies, clients=clients, rounds=rounds, runs=runs, seed=seed, progress=not quiet
     )

@@ -22,16 +22,16 @@ _OF_TRAINING = {
 
 
 # Settings that belong to no registered thing: the classes that declare them, each with a heading.
+_FLEET = {
+    "fleet": "freshband.fleet.conditions.SimulatedFleet",
+    "fleet, what the server assumes": "freshband.fleet.options.FleetOptions",
+}
+_VALUATION = {"valuation": "freshband.federated.contribution.ValuationOptions"}
+_TRAINING = {"training": "freshband.federated.settings.Training"}
 _SETTINGS = {
-    "fleet": {
-        "fleet": "freshband.fleet.conditions.SimulatedFleet",
-        "fleet, what the server assumes": "freshband.fleet.options.FleetOptions",
-    },
-    "training": {
-        "training": "freshband.federated.settings.Training",
-        "valuation": "freshband.federated.contribution.ValuationOptions",
-    },
-    "valuation": {"valuation": "freshband.federated.contribution.ValuationOptions"},
+    "fleet": _FLEET,
+    "valuation": _VALUATION,
+    "training": {**_TRAINING, **_VALUATION, **_FLEET},
 }
 
 

@@ -210,8 +210,8 @@ class _Plan:
             player = enter(policy, self.game(0))
             if self.fleet.ack_delay > 0 and not player.learns_late:
                 raise ParameterError(
-                    f"policy {policy.name!r} learns nothing from outcomes that arrive late: "
-                    f"ack_delay must be 0, got {self.fleet.ack_delay}"
+                    f"policy {policy.name!r} learns nothing from outcomes that arrive late, but "
+                    f"ack_delay is {self.fleet.ack_delay}: leave this policy out"
                 )
         self.game(0).open_air()
 

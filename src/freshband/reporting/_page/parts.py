@@ -15,8 +15,9 @@ import xarray as xr
 from freshband.channels.adversary import ReactingModel
 from freshband.channels.base import ChannelModel, links_differ
 from freshband.errors import FreshbandError
-from freshband.fleet.conditions import SimulatedFleet, open_conditions
+from freshband.fleet.conditions import open_conditions
 from freshband.reporting._air import MOST_DRAWN, Air, average_clients, cut_rounds, read_air
+from freshband.reporting._fleet import fleet_of
 from freshband.reporting._numbers import number
 from freshband.reporting._page.charts import Chart, Table, curves, look_of
 from freshband.reporting._series import over_policies
@@ -105,7 +106,6 @@ def air_again(
     *,
     rounds: int,
     views: int = 1,
-    fleet: SimulatedFleet | None = None,
 ) -> tuple[Air | None, list[str]]:
     """Regenerate the first rounds of a run's air, or return why that is impossible here."""
     try:
@@ -115,8 +115,8 @@ def air_again(
             notes.append("Links differ per client: the channel map shows averages over clients.")
         if isinstance(model, ReactingModel):
             notes.append("The channels react to the clients: the channel map shows the free air.")
-        fates = None
-        if fleet is not None and fleet.outages is not None:
+        fates, fleet = None, fleet_of(config)
+        if fleet.outages is not None:
             notes.append("Channels come and go: the channel map shows missing ones as bad.")
             fates = open_conditions(fleet, config["clients"], model.n_channels, config["seed"], run)
         if rounds * model.n_channels * (clients or 1) > MOST_DRAWN:

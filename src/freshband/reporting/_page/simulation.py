@@ -31,9 +31,8 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> parts.Part:
     clients, rounds, first = config["clients"], config["rounds"], int(result.run.values[0])
     options = find_again(config.get("channel_options", {}), path.parent)[0]
     air, notes = parts.air_again(
-        lambda: build(config["channels"], options), config, first, rounds=rounds,
-        fleet=fleet_of(config),
-    )  # fmt: skip
+        lambda: build(config["channels"], options), config, first, rounds=rounds
+    )
     present = weigh_presence(config, result["round"].values, result.run.values)
     if present is None:
         notes.append("The age of the updates is left out: drawing who was there takes too long.")
