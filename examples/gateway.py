@@ -10,7 +10,7 @@ WEIGHTS = [5.0] * 20 + [1.0] * 180  # the first 20 are smoke detectors
 
 
 def main(rounds: int = 3000) -> None:
-    """Poll four sensors in each round; replace the two lines of the radio by yours."""
+    """Poll four sensors in each round; the line of the radio is for you to replace."""
     rng = np.random.default_rng(0)
     gateway = Coordinator("bayes", 200, 8, seed=0, weights=WEIGHTS, max_transmissions=4)
     total = np.zeros(200)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from freshband.fleet import _doubts
 from freshband.matching.base import match_links
 from freshband.matching.base import registry as matchings
 from freshband.schedulers.base import registry as schedulers
@@ -48,6 +49,13 @@ def test_what_matchings_can_do() -> None:
     assert list(table) == list(matchings)
     for name, cells in table.items():
         assert cells[1:] == said(match_links.knows(type(matchings[name]().start(2)))), name
+
+
+def test_how_clients_die_and_return() -> None:
+    _, _, rest = PAGE.partition("\n| dead clients |")
+    assumed = rest.partition("\n")[0]
+    assert f"dies with probability 1/{1 / _doubts._DEATH:.0f} per round" in assumed
+    assert f"returns with probability {_doubts._RETURN}/`n`" in assumed
 
 
 @needs_compiler
