@@ -352,7 +352,7 @@ def test_clients_without_a_channel_keep_their_update_until_they_have_one():
 def test_an_answer_that_comes_later_is_observed_with_its_round():
     late = {**SMALL, "rounds": 6, "fleet": {"silence": "loss", "max_delay": 3}}
     uplink = DeadlineUplink(n_channels=6, deadline=0.1, resends=False, patient=True)
-    rounds, grid = play(late, uplink=uplink)
+    rounds, grid = play(late, uplink=uplink, ttl=600.0)
     grid.holds = lambda client, order: client == 0 and order["round"] == 1 and rounds.round < 2
     news = []
     coordinator = rounds.server.coordinator
