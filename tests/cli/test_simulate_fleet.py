@@ -182,3 +182,12 @@ def test_the_settings_of_a_fleet_are_listed(shell: Shell) -> None:
     for name in SimulatedFleet.model_fields:
         assert f"\n{name} : " in done.out, name
     assert shell.refuses("list", "flet").endswith("did you mean 'fleet'?")
+
+
+def test_default_policies_learn_from_late_outcomes(shell: Shell) -> None:
+    done = shell(
+        "simulate", "--rounds", 40, "--runs", 1, "--set", "ack_delay=5", "--format", "json"
+    )
+    assert done.code == 0, done.err
+    assert done.err == "note: m-exp3 cannot learn from late outcomes; bayes takes its place\n"
+    assert list(json.loads(done.out)["policies"]) == ["random", "glr-cucb", "bayes"]

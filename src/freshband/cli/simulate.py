@@ -127,6 +127,10 @@ def simulate(
     check_outputs(out, plot)
     plain_options, policy_options = read_settings(settings or [])
     channel_options, fleet = split_fleet(channels, plain_options)
+    given = given_options(context)
+    if "policies" not in given and fleet.get("ack_delay"):
+        policies = "random,glr-cucb,bayes"
+        typer.echo("note: m-exp3 cannot learn from late outcomes; bayes takes its place", err=True)
     check_options(policy_options, [name.strip() for name in policies.split(",")], policy_options)
     request: dict[str, Any] = {
         "channels": channels,
@@ -140,7 +144,6 @@ def simulate(
         "seed": seed,
         "points": points,
     }
-    given = given_options(context)
     if plot is None and given & {"measure", "log"}:
         raise ParameterError("--measure and --log say how curves are drawn: give --plot FILE too")
     kept: dict[str, Any] = {}
