@@ -259,7 +259,7 @@ class OwnLinks(Fleet):
 
 @pytest.mark.parametrize("fleet", [Fleet, PlainFleet, OwnLinks])
 def test_any_sequence_of_calls_gives_the_same_knowledge(fleet: type[Fleet]) -> None:
-    examples = 25 if fleet.policy == "cucb" else 3
+    examples = 60 if fleet.policy == "cucb" else 10
     run_state_machine_as_test(
         fleet, settings=settings(max_examples=examples, stateful_step_count=20, deadline=None)
     )
