@@ -107,8 +107,8 @@ def _large_fleets(part: dict[str, Any]) -> str:
         f"{part['channels']:,} channels. All clients have the same age at first, so that many ties "
         "have to be broken. The lower limit reads the ages once and writes a plan, as numpy does "
         "it. What a policy learns from a thousand outcomes costs the same for any number of "
-        "clients, and is most of the cost for the smallest. Memory is the peak, less that of a "
-        "thousand clients.\n\n"
+        "clients, and is most of the cost for the smallest. Memory is the peak, less that of "
+        "2,000 clients.\n\n"
         + _table(
             ["policy", "µs per round", "ns per client", "times the limit", "bytes per client"],
             [

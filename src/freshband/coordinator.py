@@ -157,7 +157,7 @@ class Coordinator(View):
             most=most,
             links=self.policy.scores_links(differ),
             max_delay=options.max_delay,
-            proof_of_life=options.proof_of_life,
+            proof_of_life=options.proves_life,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

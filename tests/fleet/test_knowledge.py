@@ -75,7 +75,7 @@ class Fleet(RuleBasedStateMachine):
             client_ids=[f"c{number}" for number in range(clients)],
         )
         self.cap = min(channels, cap or channels)
-        self.known = Knowledge(clients, max_delay, proof)
+        self.known = Knowledge(clients, max_delay, self.coordinator.fleet_options.proves_life)
         self.members = dict.fromkeys(range(clients), True)
         self.left: dict[int, int] = {}
         self.planned = 0

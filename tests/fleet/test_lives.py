@@ -110,3 +110,11 @@ def test_one_lost_answer_does_not_kill() -> None:
     assert this.alive[0] > 0.3
     play(this, 1)
     assert this.alive[0] == 1
+
+
+def test_a_loss_that_nobody_reported_proves_nothing() -> None:
+    this = Coordinator("cucb", 3, 3, seed=1, silence="loss", max_delay=2)
+    assert this.fleet_options.proves_life == "delivery"
+    play(this, 100)
+    play(this, 200, dead=[0])
+    assert this.alive[0] < 0.1

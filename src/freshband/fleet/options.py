@@ -39,6 +39,7 @@ class FleetOptions(Parameters):
     proof_of_life : {"outcome", "delivery", "none"}, default "outcome"
         What shows that a client is still there: any known outcome; only a delivery, where a dead
         client's silence is reported as a loss; or nothing has to, because all clients always are.
+        With ``silence="loss"`` only a delivery does.
 
     Examples
     --------
@@ -52,6 +53,12 @@ class FleetOptions(Parameters):
     max_delay: int = Field(default=100, ge=0, le=100_000)
     silence: Silence = "random"
     proof_of_life: ProofOfLife = "outcome"
+
+    @property
+    def proves_life(self) -> ProofOfLife:
+        """What shows that a client is alive; a loss that nobody reported does not."""
+        unreported = self.silence == "loss" and self.proof_of_life == "outcome"
+        return "delivery" if unreported else self.proof_of_life
 
     def most(self, n_clients: int, n_channels: int) -> int:
         """Return the largest number of transmissions per round, S."""

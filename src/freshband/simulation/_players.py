@@ -170,7 +170,7 @@ class _FleetPlayer(Player):
             links=policy.scores_links(game.links),
             weights=weights,
             max_delay=options.max_delay,
-            proof_of_life=options.proof_of_life,
+            proof_of_life=options.proves_life,
         )
         self.desk = self.fleet.desk
         self.truth = open_truth(options, game.clients, most, informed=informed)
