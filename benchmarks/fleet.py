@@ -18,7 +18,6 @@ from freshband.statistics import mean_and_error
 
 __all__ = ["CASES", "tables"]
 
-<<<<<<< HEAD
 POLICIES = ("random", "glr-cucb", "bayes", "oracle")
 PAGE = Path(__file__).parent.parent / "docs" / "fleet.md"
 _THREE: dict[str, Any] = {"clients": 3, "rounds": 4000}
@@ -32,22 +31,6 @@ _AIRS: dict[str, dict[str, Any]] = {
     "channel plus client": {"per_client": True, "offset_sd": 2.0},
     "shared, but may differ": {"per_client": True, "p_differ": 0.0},
 }
-||||||| fa27cc0
-__all__ = ["table"]
-
-_CLIENTS = (10_000, 100_000, 1_000_000)
-_CHANNELS = 1000
-_POLICIES = ("glr-cucb", "bayes")
-_ROUNDS = 5  # in each turn
-=======
-__all__ = ["table"]
-
-_CLIENTS = (10_000, 100_000, 1_000_000)
-_CHANNELS = 1000
-_FEW = 2 * _CHANNELS  # clients, whose memory is that of the channels
-_POLICIES = ("glr-cucb", "bayes")
-_ROUNDS = 5  # in each turn
->>>>>>> x-f-scale
 
 
 def _links(clients: int, n_channels: int, rounds: int) -> dict[str, dict[str, Any]]:
@@ -126,7 +109,6 @@ def _ratios(case: dict[str, Any], runs: int, seed: int) -> tuple[float, dict[str
     return best, {name: mean_and_error(ratio.sel(policy=name).values) for name in POLICIES}
 
 
-<<<<<<< HEAD
 def _cell(ratio: dict[str, float]) -> str:
     digits = 3 if ratio["mean"] < 3 else 1
     return f"{ratio['mean']:.{digits}f} ± {ratio['se']:.{digits}f}"
@@ -160,40 +142,3 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-||||||| fa27cc0
-def table(repeats: int) -> dict[str, Any]:
-    """Time plan() and observe() together, and count bytes per client."""
-    actions = {f"limit {m}": _limit(m) for m in _CLIENTS}
-    actions |= {f"{name} {m}": _session(name, m) for name in _POLICIES for m in _CLIENTS}
-    seconds = interleave(actions, max(3, repeats // 2))
-    rows = {}
-    for name in _POLICIES:
-        few = _peak_bytes(name, _CHANNELS)
-        for m in _CLIENTS:
-            took = seconds[f"{name} {m}"]
-            rows[f"{name}, {m:,} clients"] = {
-                "us_per_round": took / _ROUNDS * 1e6,
-                "ns_per_client": took / _ROUNDS / m * 1e9,
-                "times_limit": took / seconds[f"limit {m}"],
-                "bytes_per_client": (_peak_bytes(name, m) - few) / (m - _CHANNELS),
-            }
-    return {"channels": _CHANNELS, "rows": rows}
-=======
-def table(repeats: int) -> dict[str, Any]:
-    """Time plan() and observe() together, and count bytes per client."""
-    actions = {f"limit {m}": _limit(m) for m in _CLIENTS}
-    actions |= {f"{name} {m}": _session(name, m) for name in _POLICIES for m in _CLIENTS}
-    seconds = interleave(actions, max(3, repeats // 2))
-    rows = {}
-    for name in _POLICIES:
-        few = _peak_bytes(name, _FEW)
-        for m in _CLIENTS:
-            took = seconds[f"{name} {m}"]
-            rows[f"{name}, {m:,} clients"] = {
-                "us_per_round": took / _ROUNDS * 1e6,
-                "ns_per_client": took / _ROUNDS / m * 1e9,
-                "times_limit": took / seconds[f"limit {m}"],
-                "bytes_per_client": (_peak_bytes(name, m) - few) / (m - _FEW),
-            }
-    return {"channels": _CHANNELS, "rows": rows}
->>>>>>> x-f-scale
