@@ -188,6 +188,7 @@ def _compiled_sources() -> list[Path]:
             root / "simulation" / "_fleet_loop.py",
             root / "channels" / "adversary.py",
             root / "channels" / "reactive.py",
+            root / "theory" / "fleet.py",
         ]
     )
 
