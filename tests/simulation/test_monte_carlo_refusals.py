@@ -18,7 +18,7 @@ from freshband._policy import parse_policy
 from freshband.channels import Piecewise, StatesStream, Stationary, Table
 from freshband.errors import FileError, ParameterError, SequenceError, UnknownNameError
 from freshband.parameters import Parameters
-from freshband.simulation import monte_carlo
+from freshband.simulation import _players, monte_carlo
 from tests.simulation.refusing import refused
 
 AIR = Piecewise(means=[[0.95, 0.8, 0.1, 0.05], [0.05, 0.1, 0.8, 0.95]])
@@ -65,8 +65,9 @@ def test_counts_must_be_whole_and_positive(name: str) -> None:
 
 
 def test_more_clients_than_channels() -> None:
-    with refused(ParameterError, "clients must be at most the number of channels, 5, got 6"):
-        simulate("stationary", "random", clients=6)
+    result = simulate(Stationary(means=[1.0, 1.0]), "cucb", clients=4, rounds=100, runs=2)
+    assert (result.mean_age == 1.5).all()  # two send in each round, the oldest
+    assert (result.participation == 0.5).all()
 
 
 @pytest.mark.parametrize("seed", [-1, 0.5, "0", None, True])
@@ -139,7 +140,8 @@ def test_what_cannot_work_is_found_before_any_run(monkeypatch: pytest.MonkeyPatc
     def never(*arguments: Any) -> None:
         raise AssertionError("a run began")
 
-    monkeypatch.setattr(monte_carlo, "run_block", never)
+    for name in ("run_block", "run_fleet_block"):
+        monkeypatch.setattr(_players, name, never)
     with refused(ParameterError, r"m-exp3 needs C\(N, M\) <= 1e300"):
         simulate(Stationary(n_channels=2000), ["random", "m-exp3"], clients=1000)
     with refused(ParameterError, "rounds must be at most 3, the length of the table"):
