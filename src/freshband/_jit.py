@@ -181,35 +181,15 @@ def _compiled_sources() -> list[Path]:
     root = Path(__file__).parent
     names = ("fleet", "schedulers", "matching", "detectors")
     folders = [root, *(root / name for name in names)]
-<<<<<<< HEAD
     others = (
-        "simulation/_loop",
-        "simulation/_fleet_loop",
         "channels/adversary",
         "channels/reactive",
-||||||| 25c800b
-    return sorted(
-        [
-            *(path for folder in folders for path in folder.glob("*.py")),
-            root / "simulation" / "_loop.py",
-            root / "simulation" / "_fleet_loop.py",
-            root / "channels" / "adversary.py",
-            root / "channels" / "reactive.py",
-        ]
-=======
-    return sorted(
-        [
-            *(path for folder in folders for path in folder.glob("*.py")),
-            root / "simulation" / "_loop.py",
-            root / "simulation" / "_fleet_loop.py",
-            root / "channels" / "adversary.py",
-            root / "channels" / "reactive.py",
-            root / "theory" / "fleet.py",
-        ]
->>>>>>> x-f-tests
+        "simulation/_fleet_loop",
+        "simulation/_loop",
+        "theory/fleet",
     )
     paths = [path for folder in folders for path in folder.glob("*.py")]
-    return sorted([*paths, *(root / f"{name}.py" for name in (*others, "theory/fleet"))])
+    return sorted([*paths, *(root / f"{name}.py" for name in others)])
 
 
 @functools.cache
