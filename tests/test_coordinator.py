@@ -8,6 +8,7 @@ import math
 import os
 import pickle
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -348,6 +349,7 @@ def test_several_threads_plan_observe_and_save(tmp_path: Path) -> None:
         while not stop.is_set():
             for when in coordinator.open_rounds:
                 coordinator.observe([True, False, False], round=when)
+            time.sleep(0.001)  # the lock is not fair
 
     def save(path: Path) -> None:
         while not stop.is_set():
@@ -355,6 +357,7 @@ def test_several_threads_plan_observe_and_save(tmp_path: Path) -> None:
             again = Coordinator.load(path)
             assert again.round + (again.pending is not None) >= max(again.open_rounds, default=0)
             loaded.append(again.round)
+            time.sleep(0.001)
 
     coordinator.observe(coordinator.plan() >= 0)
     with ThreadPoolExecutor(7) as pool:

@@ -52,10 +52,10 @@ def draw(t: int, nobody: bool = False) -> Arrivals:
 
 def begin(rule: Rule) -> ServerState:
     model = torch.linspace(-1, 1, SIZE, dtype=torch.float64)
-    nobody = np.zeros(CLIENTS, bool)
-    return ServerState(
-        0, 0, model, rule.start(model), nobody, np.zeros(CLIENTS), np.zeros(0, np.int64)
-    )
+    memory, weights = rule.start(model), np.zeros(CLIENTS)
+    state = ServerState.first(model, memory, weights, counts_work=False, delay=0)
+    state.receivers = np.zeros(CLIENTS, bool)
+    return state
 
 
 def play(rule: Rule, state: ServerState, rounds: range, relabel: Any = None) -> list[Any]:

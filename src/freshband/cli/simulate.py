@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _SPARE = ("M rounds/s", "Jain", "oldest", "delay", "alarms", "cum. variance", "vs rotate")
 
 
+_LEARN_LATE = (
+    "random,glr-cucb,bayes"  # the default where outcomes are late; m-exp3 cannot learn then
+)
 _Measure = StrEnum("_Measure", ["regret", "regret_rotate", "regret_fixed", "age", "variance"])
 
 
@@ -39,7 +42,8 @@ def simulate(
         str,
         typer.Option(
             help="Comma-separated policies, each scheduler[:preset][+token...]; tokens are "
-            "matchings (age, rotate, random, fixed; priority needs training), aa and aa-sum."
+            "matchings (age, rotate, random, fixed; priority needs training), aa and aa-sum. "
+            "Where outcomes are late, the default has bayes in place of m-exp3."
         ),
     ] = "random,m-exp3,glr-cucb",
     settings: Annotated[
@@ -129,8 +133,7 @@ def simulate(
     channel_options, fleet = split_fleet(channels, plain_options)
     given = given_options(context)
     if "policies" not in given and fleet.get("ack_delay"):
-        policies = "random,glr-cucb,bayes"
-        typer.echo("note: m-exp3 cannot learn from late outcomes; bayes takes its place", err=True)
+        policies = _LEARN_LATE
     check_options(policy_options, [name.strip() for name in policies.split(",")], policy_options)
     request: dict[str, Any] = {
         "channels": channels,
