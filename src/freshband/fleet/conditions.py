@@ -18,10 +18,10 @@ __all__ = ["ConditionStream", "Conditions", "SimulatedFleet", "open_conditions"]
 class SimulatedFleet(FleetOptions):
     """A fleet for simulation: what the server assumes, and what happens to it.
 
+    What it assumes are the settings of `FleetOptions`; ``links`` follows from the channel model.
+
     Parameters
     ----------
-    weights, max_transmissions, links, max_delay, silence, proof_of_life
-        What the server assumes: see `FleetOptions`. ``links`` follows from the channel model.
     ack_delay : int >= 0, default 0
         The number of rounds after which the server learns an outcome.
     ack_loss : float in [0, 1), default 0
