@@ -32,7 +32,7 @@ def _feed(state: Any, outcomes: Any) -> int:
     return alarms
 
 
-@numba.njit  # type: ignore[untyped-decorator]
+@numba.njit  # type: ignore[untyped-decorator]  # numba ships no annotations
 def _scan_one(sums: Any, n: int) -> float:
     """Return G_n by trying every split."""
     mean = sums[n] / n

@@ -23,7 +23,7 @@ _DISCOUNTS = (0.98, 0.99, 0.995)
 _BASES = 0.1 + 0.8 * (np.arange(32) + 0.5) / 32  # channel rates are rounded to these
 
 
-@numba.njit  # type: ignore[untyped-decorator]
+@numba.njit  # type: ignore[untyped-decorator]  # numba ships no annotations
 def _posterior_means(base: float, slab: float, means: Any) -> None:
     """Write E[rate] by wins and losses: uniform in [0.1, 0.9] with probability slab, else base."""
     grid = 0.1 + 0.8 * (np.arange(80) + 0.5) / 80
@@ -40,7 +40,7 @@ def _posterior_means(base: float, slab: float, means: Any) -> None:
             means[wins, losses] = (differs * own + same * base) / (differs + same)
 
 
-@numba.njit  # type: ignore[untyped-decorator]
+@numba.njit  # type: ignore[untyped-decorator]  # numba ships no annotations
 def _gittins(means: Any, discount: float, index: Any) -> None:
     """Write Gittins' index by wins and losses: the rate to retire on that breaks even."""
     index[:] = -1.0
@@ -59,7 +59,7 @@ def _gittins(means: Any, discount: float, index: Any) -> None:
                 value[wins] = max(go, stop)
 
 
-@numba.njit  # type: ignore[untyped-decorator]
+@numba.njit  # type: ignore[untyped-decorator]  # numba ships no annotations
 def _play(rates: Any, ends: Any, draws: Any, base: Any, means: Any, index: Any) -> float:
     rounds, n_clients, n_channels = draws.shape
     wins = np.zeros((n_clients, n_channels), np.int64)

@@ -194,7 +194,7 @@ def _means(scheduler: AoIAwareState, out: Any) -> None:
 
 @link_mean.register(AoIAwareState)
 def _link_mean(scheduler: AoIAwareState, client: int, channel: int) -> float:
-    return link_mean(scheduler.inner, client, channel)  # type: ignore[no-any-return]
+    return link_mean(scheduler.inner, client, channel)  # type: ignore[no-any-return]  # a verb
 
 
 @update.register(AoIAwareState)

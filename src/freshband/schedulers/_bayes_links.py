@@ -266,7 +266,7 @@ def _means(scheduler: BayesLinksState, out: Any) -> None:
 @link_mean.register(BayesLinksState)
 def _link_mean(scheduler: BayesLinksState, client: int, channel: int) -> float:
     _catch_up(scheduler)
-    return scheduler.mean[client, channel]  # type: ignore[no-any-return]
+    return scheduler.mean[client, channel]  # type: ignore[no-any-return]  # a numpy number
 
 
 @update.register(BayesLinksState)

@@ -107,7 +107,7 @@ def _means_links(scheduler: _OracleLinksState, out: Any) -> None:
 
 @link_mean.register(_OracleLinksState)
 def _link_mean(scheduler: _OracleLinksState, client: int, channel: int) -> float:
-    return scheduler.truth[client, channel]  # type: ignore[no-any-return]
+    return scheduler.truth[client, channel]  # type: ignore[no-any-return]  # a numpy number
 
 
 @register("oracle")
