@@ -41,8 +41,8 @@ test: lint ## Lint, then run all tests and doctests except those of test-deploym
 # oneDNN, which computes torch's convolutions, has separate code for it.
 test-avx2: setup ## Run the training tests as on a CPU without AVX-512 (two minutes)
 	ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) -m 'not deployment and not slow' \
-		-k 'not killed and not interpreter and not contract and not fleet' \
-		tests/federated $(PYTEST_ARGS)
+		-k 'not killed and not interpreter and not contract' \
+		tests/federated tests/flower $(PYTEST_ARGS)
 
 # In one process, one after another, because most of them share a federation.
 test-deployment: setup ## Run the tests with real Flower servers and nodes (some minutes)

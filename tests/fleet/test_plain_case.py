@@ -40,6 +40,6 @@ def test_the_fleet_loop_equals_the_plain_loop(policy: str) -> None:
     np.testing.assert_array_equal(ROUNDS - fleet.truth.last + 1, plain.desk.ages)
 
 
-@pytest.mark.parametrize("policy", ["cucb"])
+@pytest.mark.parametrize("policy", ["cucb", "m-exp3+aa-sum"])
 def test_the_fleet_loop_compiled_and_stepwise(policy: str, tmp_path: Path) -> None:
     assert_fleet_steps_are_the_same(policy, tmp_path)
