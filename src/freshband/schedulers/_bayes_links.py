@@ -51,7 +51,6 @@ _OFFSET_DRIFT = 0.2  # added to the variance of an offset that outlives a segmen
 _SLOW = 1e-2  # higher hazards are trusted less at first: there is much to learn about many links
 _FORGET = 1e-5  # share of the trust that is spread evenly in each round
 _NEGLIGIBLE = 1e-3  # predictions leave out what has this share of the largest weight, or less
-_NEUTRAL = 1.5  # the optimism for which the index is as derived in `_link_rates`
 
 
 class BayesLinksState(NamedTuple):
@@ -243,7 +242,7 @@ def _catch_up(state: Any) -> None:
 def _select(scheduler: BayesLinksState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     for client in range(len(ages)):
         # young clients explore: with urgency a (a + 1), their gain counts a + 1 times
-        boost = scheduler.optimism[0] / _NEUTRAL / max(ages[client], 1.0)
+        boost = scheduler.optimism[0] / max(ages[client], 1.0)
         scheduler.boost[client] = boost
     offer_all(chosen)
 

@@ -1,0 +1,433 @@
+"""`bayes` for links that are the same for all clients: the state and its verbs.
+
+A channel's mean is constant for a segment, then is drawn anew; `_segments` weighs the possible
+beginnings of the present segment. There is a filter for each of a few hazards, and for channels
+that switch alone and together (the paper's breakpoints). Two more forecasters count outcomes by
+what came before them (`_contexts`). Each is trusted as far as it has predicted well.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freshband._jit import cold, kernel
+from freshband.ranking import take_available, take_best
+from freshband.schedulers._beginnings import MANY, TRACE
+from freshband.schedulers._contexts import (
+    Contexts,
+    context_of,
+    expect_own,
+    expect_shared,
+    note,
+    start_contexts,
+)
+from freshband.schedulers._segments import (
+    HAZARDS,
+    Segments,
+    begin,
+    changed,
+    clear,
+    count,
+    count_late,
+    dot,
+    expect,
+    expect_late,
+    may_switch,
+    rescale,
+    start_segments,
+    stays,
+    weigh,
+)
+from freshband.schedulers.base import (
+    means,
+    ranks_by_means,
+    select,
+    select_available,
+    update,
+    update_late,
+)
+from freshband.schedulers.random import draw_subset
+from freshband.states import record
+
+__all__ = ["BayesState", "start_channels"]
+
+_H = len(HAZARDS)
+_SHARED, _OWN = 2 * _H, 2 * _H + 1  # in ``trust``, after the filters of channels alone and together
+_IN_CONTEXTS = 0.2  # of the trust at first
+_FORGET = 0.3  # this share of the trust, divided by the round, is given back to what it was at first
+_PRIORS = ((1.0, 1.0), (0.3, 0.3), (8.0, 2.0), (2.0, 8.0))  # Beta distributions of success rates
+_DOUBT = math.log(1e-4)  # a drought less likely than this, per client, is answered by chance
+_LEAST = 0.05  # the success rate that a forecast claims at least: who expects nothing is never wrong
+
+
+@ranks_by_means
+class BayesState(NamedTuple):
+    """The filters, the trust in each, and their combined estimates."""
+
+    hazards: NDArray[np.float64]  # (H,)
+    trust: NDArray[np.float64]  # (2 H + 2,) in a forecaster
+    first_trust: NDArray[np.float64]  # (2 H + 2,)
+    odds: NDArray[np.float64]  # (2 H + 2,) how much better than a coin a round was predicted
+    shift: NDArray[np.int64]  # (2 H + 2,) powers of two to multiply these by
+    alone: Segments
+    together: Segments
+    contexts: Contexts
+    priors: NDArray[np.float64]  # (P, 2) successes that a Beta prior counts for, and outcomes
+    belief: NDArray[np.float64]  # (P,) in a prior
+    prior: NDArray[np.float64]  # (2,) a prior with the moments of their mixture
+    first: NDArray[np.float64]  # (N, 2) expected rate, alone and together, when last heard
+    second: NDArray[np.float64]  # (N, 2) and its square
+    mean: NDArray[np.float64]  # (N,) posterior mean
+    spread: NDArray[np.float64]  # (N,) posterior standard deviation
+    values: NDArray[np.float64]  # (N,) index
+    drought: NDArray[np.float64]  # (M,) log-probability, as forecast, of a client's latest losses
+    deck: NDArray[np.int64]  # (N,) channels to draw from
+    anchor: NDArray[np.int64]  # (N,) changes of a channel before this round are known
+    options: NDArray[Any]  # a record: optimism, unrest, alarm
+    stale: NDArray[np.int8]  # (1,) whether the estimates lack outcomes that came late
+
+
+def start_channels(
+    n_clients: int, n_channels: int, slots: int, **options: float
+) -> BayesState:
+    """Allocate the state: one beginning, and nothing heard."""
+    trust = np.full(2 * _H + 2, (1.0 - _IN_CONTEXTS) / (2 * _H))
+    trust[_SHARED:] = _IN_CONTEXTS / 2
+    priors = np.array([(a, a + b) for a, b in _PRIORS])
+    belief, prior = np.full(len(priors), 1.0 / len(priors)), np.zeros(2)
+    _pool_priors(belief, priors, prior)
+    rate = prior[0] / prior[1]
+    square = rate * (prior[0] + 1.0) / (prior[1] + 1.0)
+    return BayesState(
+        hazards=np.array(HAZARDS),
+        trust=trust,
+        first_trust=trust.copy(),
+        odds=np.ones(len(trust)),
+        shift=np.zeros(len(trust), np.int64),
+        alone=start_segments(n_channels, n_channels, slots, rate, square),
+        together=start_segments(n_channels, 1, slots, rate, square),
+        contexts=start_contexts(n_channels),
+        priors=priors,
+        belief=belief,
+        prior=prior,
+        first=np.full((n_channels, 2), rate),
+        second=np.full((n_channels, 2), square),
+        mean=np.full(n_channels, rate),
+        spread=np.full(n_channels, math.sqrt(square - rate * rate)),
+        values=np.zeros(n_channels),
+        drought=np.zeros(n_clients),
+        deck=np.arange(n_channels),
+        anchor=np.ones(n_channels, np.int64),
+        options=record(**options),
+        stale=np.zeros(1, np.int8),
+    )
+
+
+@kernel
+def _pool_priors(belief: Any, priors: Any, prior: Any) -> None:
+    """Write the Beta distribution with the first two moments of the mixture of priors."""
+    first, second = 0.0, 0.0
+    for p in range(len(belief)):
+        rate = priors[p, 0] / priors[p, 1]
+        first += belief[p] * rate
+        second += belief[p] * rate * (priors[p, 0] + 1.0) / (priors[p, 1] + 1.0)
+    strength = (first - second) / (second - first * first)
+    prior[0] = first * strength
+    prior[1] = strength
+
+
+@kernel
+def _judge_priors(scheduler: Any, channel: int, outcome: int) -> None:
+    """Weigh the priors by how they predict an outcome from what is known about the channel."""
+    alone, together = scheduler.alone, scheduler.together
+    own, common = alone.pooled[channel], together.pooled[0]
+    total = dot(own, alone.ones) + dot(common, together.ones)
+    wins = dot(own, alone.wins[channel]) + dot(common, together.wins[channel])
+    tries = dot(own, alone.tries[channel]) + dot(common, together.tries[channel])
+    for p in range(len(scheduler.belief)):
+        rate = (scheduler.priors[p, 0] + wins / total) / (scheduler.priors[p, 1] + tries / total)
+        scheduler.belief[p] *= 2.0 * rate if outcome == 1 else 2.0 - 2.0 * rate
+
+
+@kernel
+def _settle_priors(scheduler: Any, forget: float) -> None:
+    belief = scheduler.belief
+    total = 0.0
+    for p in range(len(belief)):
+        total += belief[p]
+    for p in range(len(belief)):
+        belief[p] = (1.0 - forget) * belief[p] / total + forget / len(belief)
+
+
+@kernel
+def _judge_contexts(scheduler: Any, channel: int, t: int, outcome: int) -> None:
+    """Weigh the contexts by how they predict an outcome, then let them count it."""
+    context = context_of(scheduler.contexts, channel, t)
+    if context >= 0:
+        shared, _ = expect_shared(scheduler.contexts, context)
+        own, _ = expect_own(scheduler.contexts, channel, context, shared)
+    else:  # they have no opinion
+        shared = scheduler.mean[channel]
+        own = shared
+    scheduler.odds[_SHARED] *= 2.0 * shared if outcome == 1 else 2.0 - 2.0 * shared
+    scheduler.odds[_OWN] *= 2.0 * own if outcome == 1 else 2.0 - 2.0 * own
+    note(scheduler.contexts, channel, t, outcome)
+
+
+@kernel
+def _summarise(segments: Any, group: int, channel: int, way: int, first: Any, second: Any) -> None:
+    """Write the expected rate of a channel as of now, and its square."""
+    pooled = segments.pooled[group]
+    total = dot(pooled, segments.ones)
+    first[channel, way] = dot(pooled, segments.rate[channel]) / total
+    second[channel, way] = dot(pooled, segments.square[channel]) / total
+
+
+@kernel
+def _estimate(scheduler: Any, t: int) -> None:
+    """Combine the forecasts of round ``t``."""
+    trust, alone, together = scheduler.trust, scheduler.alone, scheduler.together
+    prior, contexts = scheduler.prior, scheduler.contexts
+    fresh = prior[0] / prior[1]
+    fresh_square = fresh * (prior[0] + 1.0) / (prior[1] + 1.0)
+    in_filters = 1.0 - trust[_SHARED] - trust[_OWN]
+    common = stays(together, 0, trust[_H:_SHARED])
+    for channel in range(len(scheduler.mean)):
+        single = stays(alone, channel, trust[:_H])
+        switched = in_filters - single - common
+        mean = (
+            single * scheduler.first[channel, 0]
+            + common * scheduler.first[channel, 1]
+            + switched * fresh
+        )
+        square = (
+            single * scheduler.second[channel, 0]
+            + common * scheduler.second[channel, 1]
+            + switched * fresh_square
+        )
+        context = context_of(contexts, channel, t)
+        if context >= 0:
+            shared, shared_square = expect_shared(contexts, context)
+            own, own_square = expect_own(contexts, channel, context, shared)
+            mean += trust[_SHARED] * shared + trust[_OWN] * own
+            square += trust[_SHARED] * shared_square + trust[_OWN] * own_square
+        else:
+            mean /= in_filters
+            square /= in_filters
+        scheduler.mean[channel] = mean
+        scheduler.spread[channel] = math.sqrt(max(square - mean * mean, 0.0))
+
+
+@kernel
+def _rank(scheduler: Any, rng: Any) -> None:
+    """Write the indices: mean plus a bonus for what is uncertain, which varies a little."""
+    trust, hazards = scheduler.trust, scheduler.hazards
+    hazard, total = 0.0, 0.0
+    for h in range(_H):
+        hazard += (trust[h] + trust[_H + h]) * hazards[h]
+        total += trust[h] + trust[_H + h]
+    hazard /= total
+    optimism, unrest = scheduler.options[0]["optimism"], scheduler.options[0]["unrest"]
+    for channel in range(len(scheduler.values)):
+        mean, spread = scheduler.mean[channel], scheduler.spread[channel]
+        noise = max(mean * (1.0 - mean), 1e-4)  # the variance of one outcome
+        worth = math.sqrt(math.log(1.0 + spread * spread / (noise * hazard)))
+        width = optimism * (1.0 + unrest * (2.0 * rng.random() - 1.0))
+        scheduler.values[channel] = mean + width * worth * spread
+
+
+@cold
+def _estimate_again(scheduler: Any, t: int) -> None:
+    scheduler.stale[0] = 0
+    for channel in range(len(scheduler.mean)):
+        _summarise(scheduler.alone, channel, channel, 0, scheduler.first, scheduler.second)
+        _summarise(scheduler.together, 0, channel, 1, scheduler.first, scheduler.second)
+    _estimate(scheduler, t)
+
+
+@kernel
+def _is_beaten(scheduler: Any, clients: int) -> bool:
+    """Whether a client was not heard for so long that the forecasts cannot be right."""
+    for client in range(min(clients, len(scheduler.drought))):
+        if scheduler.drought[client] < _DOUBT - math.log(clients):
+            return True
+    return False
+
+
+@select.register(BayesState)
+def _select(scheduler: BayesState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+    if scheduler.stale[0] == 1:
+        _estimate_again(scheduler, t)
+    if _is_beaten(scheduler, len(chosen)):
+        draw_subset(scheduler.deck, rng, chosen)
+    else:
+        _rank(scheduler, rng)
+        take_best(scheduler.values, t, chosen)
+
+
+@select_available.register(BayesState)
+def _select_available(
+    scheduler: BayesState,
+    t: int,
+    ages: Any,
+    rng: Any,
+    available: Any,
+    scores: Any,
+    chosen: Any,
+) -> bool:
+    if scheduler.stale[0] == 1:
+        _estimate_again(scheduler, t)
+    _rank(scheduler, rng)
+    if _is_beaten(scheduler, len(chosen)):
+        for channel in range(len(scheduler.values)):
+            scheduler.values[channel] = rng.random()
+    take_available(scheduler.values, t, available, chosen)
+    return True
+
+
+@means.register(BayesState)
+def _means(scheduler: BayesState, out: Any) -> None:
+    for channel in range(len(out)):
+        out[channel] = scheduler.mean[channel]
+
+
+@kernel
+def _clear_odds(scheduler: Any) -> None:
+    for e in range(len(scheduler.odds)):
+        scheduler.odds[e] = 1.0
+        scheduler.shift[e] = 0
+
+
+@cold
+def _fold(scheduler: Any) -> None:
+    """Keep the odds in range, and those of the priors."""
+    for e in range(len(scheduler.odds)):
+        mantissa, power = math.frexp(scheduler.odds[e])
+        scheduler.odds[e] = mantissa
+        scheduler.shift[e] += power
+    _settle_priors(scheduler, 0.0)
+
+
+@cold
+def _unfold(scheduler: Any) -> None:
+    """Multiply the powers of two back in, relative to the best forecaster."""
+    top = scheduler.shift[0]
+    for e in range(1, len(scheduler.odds)):
+        top = max(top, scheduler.shift[e])
+    for e in range(len(scheduler.odds)):
+        scheduler.odds[e] = math.ldexp(scheduler.odds[e], int(max(scheduler.shift[e] - top, -2000)))
+
+
+@kernel
+def _trust(scheduler: Any, forget: float) -> None:
+    """Update the trust; a little of it goes back to where it was at first."""
+    trust, odds = scheduler.trust, scheduler.odds
+    total = 0.0
+    for e in range(len(trust)):
+        trust[e] *= odds[e]
+        total += trust[e]
+    for e in range(len(trust)):
+        trust[e] = (1.0 - forget) * trust[e] / total + forget * scheduler.first_trust[e]
+
+
+@kernel
+def _notice(scheduler: Any, t: int, channel: int) -> bool:
+    """Whether a change of a channel is believed that was not believed before."""
+    trust, anchor = scheduler.trust, scheduler.anchor
+    single, common = 0.0, 0.0
+    for h in range(_H):
+        single += trust[h]
+        common += trust[_H + h]
+    alone = changed(scheduler.alone, channel, anchor[channel])
+    together = changed(scheduler.together, 0, anchor[channel])
+    if single * alone + common * together <= scheduler.options[0]["alarm"] * (single + common):
+        return False
+    if common * together > single * alone:
+        for other in range(len(anchor)):
+            anchor[other] = t
+    anchor[channel] = t
+    return True
+
+
+@update.register(BayesState)
+def _update(scheduler: BayesState, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
+    alone, together, trust = scheduler.alone, scheduler.together, scheduler.trust
+    odds, shift, prior = scheduler.odds, scheduler.shift, scheduler.prior
+    _clear_odds(scheduler)
+    clear(together)
+    heard = 0
+    for j in range(len(assignment)):
+        channel, result = assignment[j], outcome[j]
+        if channel < 0 or result < 0:
+            continue
+        if j < len(scheduler.drought):
+            claim = min(max(scheduler.mean[channel], _LEAST), 1.0 - _LEAST)
+            loss = math.log(1.0 - claim)
+            scheduler.drought[j] = 0.0 if result == 1 else scheduler.drought[j] + loss
+        _judge_contexts(scheduler, channel, t, result)
+        _judge_priors(scheduler, channel, result)
+        clear(alone)
+        expect(alone, channel, result)
+        weigh(alone, channel, 1, trust[:_H], odds[:_H], shift[:_H])
+        count(alone, channel, result, prior)
+        begin(alone, channel, t + 1, prior)
+        _summarise(alone, channel, channel, 0, scheduler.first, scheduler.second)
+        expect(together, channel, result)
+        count(together, channel, result, prior)
+        heard += 1
+        if heard % MANY == 0:
+            rescale(together)
+            _fold(scheduler)
+    if heard > 0:
+        weigh(together, 0, heard, trust[_H:_SHARED], odds[_H:_SHARED], shift[_H:_SHARED])
+        begin(together, 0, t + 1, prior)
+        if heard >= MANY:
+            _unfold(scheduler)
+        forget = _FORGET / (t + 1.0)
+        _trust(scheduler, forget)
+        _settle_priors(scheduler, forget)
+        _pool_priors(scheduler.belief, scheduler.priors, prior)
+        for channel in range(len(scheduler.mean)):
+            _summarise(together, 0, channel, 1, scheduler.first, scheduler.second)
+    may_switch(alone, scheduler.hazards)
+    may_switch(together, scheduler.hazards)
+    _estimate(scheduler, t + 1)
+    alarm = -1
+    for j in range(len(assignment)):
+        if assignment[j] >= 0 and outcome[j] >= 0 and _notice(scheduler, t, assignment[j]):
+            alarm = assignment[j]
+    return alarm
+
+
+@update_late.register(BayesState)
+def _update_late(
+    scheduler: BayesState, t: int, when: int, client: int, channel: int, outcome: int
+) -> int:
+    alone, together, prior = scheduler.alone, scheduler.together, scheduler.prior
+    odds, shift, trust = scheduler.odds, scheduler.shift, scheduler.trust
+    _clear_odds(scheduler)
+    _judge_priors(scheduler, channel, outcome)
+    clear(alone)
+    expect_late(alone, channel, channel, outcome, when)
+    weigh(alone, channel, 1, trust[:_H], odds[:_H], shift[:_H])
+    count_late(alone, channel, channel, outcome, when, prior)
+    clear(together)
+    expect_late(together, 0, channel, outcome, when)
+    weigh(together, 0, 1, trust[_H:_SHARED], odds[_H:_SHARED], shift[_H:_SHARED])
+    count_late(together, 0, channel, outcome, when, prior)
+    if alone.since[channel, alone.fresh[channel]] <= when:
+        begin(alone, channel, t + 1, prior)
+    if together.since[0, together.fresh[0]] <= when:
+        begin(together, 0, t + 1, prior)
+    mean = scheduler.mean[channel]
+    for e in range(_SHARED, len(odds)):  # contexts have no opinion
+        odds[e] *= 2.0 * mean if outcome == 1 else 2.0 - 2.0 * mean
+    _trust(scheduler, TRACE)
+    _settle_priors(scheduler, TRACE)
+    _pool_priors(scheduler.belief, scheduler.priors, prior)
+    scheduler.stale[0] = 1
+    return channel if _notice(scheduler, t, channel) else -1
