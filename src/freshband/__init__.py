@@ -3,7 +3,7 @@
 Examples
 --------
 >>> import freshband
->>> coordinator = freshband.Coordinator("glr-cucb", n_clients=2, n_channels=5, seed=0)
+>>> coordinator = freshband.Coordinator(n_clients=2, n_channels=5, seed=0)
 >>> plan = coordinator.plan()
 >>> coordinator.observe([True, False])
 """

@@ -47,7 +47,9 @@ class Policy:
 
     @property
     def has_detector(self) -> bool:
-        """Whether the scheduler's state contains a detector's state."""
+        """Whether the scheduler notices changes, by a detector or by itself."""
+        if self.scheduler.detects:
+            return True
         state = self.scheduler.start(1, 2, np.random.default_rng(0), 1000)
         return any(push.knows(type(part)) for part in _nested(state))
 

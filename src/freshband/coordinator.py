@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from freshband._default import DEFAULT_POLICY
 from freshband._files import check_appendable, write_whole
 from freshband._jit import explained
 from freshband._policy import Policy, parse_policy
@@ -32,7 +33,6 @@ from freshband.fleet._state import LOST, UNKNOWN, in_this_round, open_fleet
 from freshband.fleet._view import View
 from freshband.fleet.options import FleetOptions, Links, ProofOfLife, Silence, read_weights
 from freshband.parameters import file_path, whole_number
-from freshband.schedulers.oracle import Oracle
 from freshband.states import enlarge, reserve
 
 __all__ = ["Coordinator"]
@@ -50,7 +50,7 @@ class Coordinator(View):
     Parameters
     ----------
     policy : str or Policy
-        ``scheduler[:preset][+token...]``, such as ``"glr-cucb"`` or ``"glr-cucb:paper+aa"``.
+        ``scheduler[:preset][+token...]``, such as ``"bayes"`` or ``"glr-cucb:paper+aa"``.
     n_clients : int >= 1
         M; there may be more clients than channels.
     n_channels : int >= 1
@@ -74,7 +74,7 @@ class Coordinator(View):
 
     Examples
     --------
-    >>> coordinator = Coordinator("glr-cucb", n_clients=2, n_channels=5, seed=0)
+    >>> coordinator = Coordinator(n_clients=2, n_channels=5, seed=0)
     >>> plan = coordinator.plan()  # a channel for each client
     >>> coordinator.observe([True, None])  # client 1's acknowledgement has not arrived yet
     >>> coordinator.ages  # as far as the server knows, it was heard with probability 1/2
@@ -88,7 +88,7 @@ class Coordinator(View):
 
     def __init__(
         self,
-        policy: str | Policy = "glr-cucb",
+        policy: str | Policy = DEFAULT_POLICY,
         n_clients: int = 2,
         n_channels: int = 5,
         seed: int = 0,
@@ -107,7 +107,7 @@ class Coordinator(View):
         client_ids: Sequence[Name] | None = None,
         channel_ids: Sequence[Name] | None = None,
     ) -> None:
-        if scheduler is not None and policy != "glr-cucb":
+        if scheduler is not None and policy != DEFAULT_POLICY:
             raise ParameterError("scheduler is the old name of policy: give one of the two")
         n_clients = whole_number("n_clients", n_clients, at_least=1)
         n_channels = whole_number("n_channels", n_channels, at_least=1)
@@ -121,9 +121,9 @@ class Coordinator(View):
             silence=silence,
             proof_of_life=proof_of_life,
         )
-        if isinstance(self.policy.scheduler, Oracle):
+        if self.policy.scheduler.sees_channels:
             raise ParameterError(
-                "policy must learn from acknowledgements; 'oracle' sees the channels, "
+                f"policy must learn from acknowledgements; {self.policy.name!r} sees the channels, "
                 "which only a simulation can show"
             )
         if links == "differ" and not self.policy.learns_links:

@@ -39,9 +39,9 @@ app = typer.Typer(
         "decide, each round and from acknowledgements alone, which client uses which channel, and "
         "train models over them.\n\n"
         "[bold]Examples[/bold]\n\n"
-        "  freshband simulate --policies random,glr-cucb --runs 20 --plot regret.png\n\n"
-        "  freshband train --scheduler glr-cucb --matching priority --out run\n\n"
-        "  freshband compare --policies random,glr-cucb+priority --plot comparison.png\n\n"
+        "  freshband simulate --policies random,bayes --runs 20 --plot regret.png\n\n"
+        "  freshband train --policy bayes --matching priority --out run\n\n"
+        "  freshband compare --policies random,bayes+priority --plot comparison.png\n\n"
         "  freshband list schedulers"
     ),
     no_args_is_help=True,

@@ -32,7 +32,7 @@ def compare(
             "algorithm being what the server does with updates, such as fedbuff or fixed+average; "
             "see 'freshband list algorithms'. The others are compared with the first.",
         ),
-    ] = "random,glr-cucb,glr-cucb+priority",
+    ] = "random,bayes,bayes+priority",
     dataset: _options.Dataset = "digits",
     partition: _options.Partition = "dirichlet",
     model: _options.Model = None,
@@ -90,7 +90,7 @@ def compare(
 
     [bold]Examples[/bold]
 
-      freshband compare --policies random,glr-cucb,glr-cucb+priority --plot it.png
+      freshband compare --policies random,bayes,bayes+priority --plot it.png
 
       freshband compare --policies glr-cucb,m-exp3 --channels jammer --out it.nc
 

@@ -43,9 +43,9 @@ def simulate(
         typer.Option(
             help="Comma-separated policies, each scheduler[:preset][+token...]; tokens are "
             "matchings (age, rotate, random, fixed; priority needs training), aa and aa-sum. "
-            "Where outcomes are late, the default has bayes in place of m-exp3."
+            "Where outcomes are late, the default leaves out m-exp3, which cannot learn then."
         ),
-    ] = "random,m-exp3,glr-cucb",
+    ] = "random,m-exp3,glr-cucb,bayes",
     settings: Annotated[
         list[str] | None,
         typer.Option(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from freshband import federated
+from freshband._default import DEFAULT_POLICY
 from freshband._plugins import made_with
 from freshband.cli import _options, _training
 from freshband.cli._live import Watch
@@ -50,7 +51,7 @@ def train(
             "--policy",
             "--scheduler",
         ),
-    ] = "glr-cucb",
+    ] = DEFAULT_POLICY,
     matching: Annotated[
         str | None,
         _options.option(

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, final
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from freshband._default import DEFAULT_POLICY
 from freshband._locating import find_again, with_absolute_files
 from freshband._policy import Policy, parse_policy
 from freshband.channels.base import ChannelModel, build, fit_clients, links_differ, registry
@@ -57,7 +58,7 @@ class Training(Parameters):
     channels : str, default "fig3-piecewise"
         The channel environment, with ``channel_options``. Unless those say otherwise there are one
         and a half times as many channels as clients, as in the paper's experiments.
-    policy : str, default "glr-cucb"
+    policy : str, default "bayes"
         ``scheduler[:preset][+token...]``, with ``policy_options``.
     matching : str, optional
         Who gets which channel, such as ``"priority"``; by default what suits the policy.
@@ -121,7 +122,7 @@ class Training(Parameters):
     model_options: _Options = Field(default_factory=dict)
     channels: str = "fig3-piecewise"
     channel_options: _Options = Field(default_factory=dict)
-    policy: str = "glr-cucb"
+    policy: str = DEFAULT_POLICY
     matching: str | None = None
     policy_options: _Options = Field(default_factory=dict)
     clients: _Count = 10

@@ -25,6 +25,7 @@ from freshband.schedulers._contexts import (
     note,
     start_contexts,
 )
+from freshband.schedulers._priors import Priors, judge, normalise, pool, start_priors
 from freshband.schedulers._segments import (
     HAZARDS,
     Segments,
@@ -42,6 +43,7 @@ from freshband.schedulers._segments import (
     stays,
     weigh,
 )
+from freshband.schedulers._trust import Trust, clear_odds, fold, settle, start_trust, unfold
 from freshband.schedulers.base import (
     means,
     ranks_by_means,
@@ -58,10 +60,13 @@ __all__ = ["BayesState", "start_channels"]
 _H = len(HAZARDS)
 _SHARED, _OWN = 2 * _H, 2 * _H + 1  # in ``trust``, after the filters of channels alone and together
 _IN_CONTEXTS = 0.2  # of the trust at first
-_FORGET = 0.3  # this share of the trust, divided by the round, is given back to what it was at first
-_PRIORS = ((1.0, 1.0), (0.3, 0.3), (8.0, 2.0), (2.0, 8.0))  # Beta distributions of success rates
+_FORGET = (
+    0.3  # this share of the trust, divided by the round, is given back to what it was at first
+)
 _DOUBT = math.log(1e-4)  # a drought less likely than this, per client, is answered by chance
-_LEAST = 0.05  # the success rate that a forecast claims at least: who expects nothing is never wrong
+_LEAST = (
+    0.05  # the success rate that a forecast claims at least: who expects nothing is never wrong
+)
 
 
 @ranks_by_means
@@ -69,16 +74,11 @@ class BayesState(NamedTuple):
     """The filters, the trust in each, and their combined estimates."""
 
     hazards: NDArray[np.float64]  # (H,)
-    trust: NDArray[np.float64]  # (2 H + 2,) in a forecaster
-    first_trust: NDArray[np.float64]  # (2 H + 2,)
-    odds: NDArray[np.float64]  # (2 H + 2,) how much better than a coin a round was predicted
-    shift: NDArray[np.int64]  # (2 H + 2,) powers of two to multiply these by
+    trust: Trust  # in 2 H + 2 forecasters
     alone: Segments
     together: Segments
     contexts: Contexts
-    priors: NDArray[np.float64]  # (P, 2) successes that a Beta prior counts for, and outcomes
-    belief: NDArray[np.float64]  # (P,) in a prior
-    prior: NDArray[np.float64]  # (2,) a prior with the moments of their mixture
+    priors: Priors
     first: NDArray[np.float64]  # (N, 2) expected rate, alone and together, when last heard
     second: NDArray[np.float64]  # (N, 2) and its square
     mean: NDArray[np.float64]  # (N,) posterior mean
@@ -91,29 +91,21 @@ class BayesState(NamedTuple):
     stale: NDArray[np.int8]  # (1,) whether the estimates lack outcomes that came late
 
 
-def start_channels(
-    n_clients: int, n_channels: int, slots: int, **options: float
-) -> BayesState:
+def start_channels(n_clients: int, n_channels: int, slots: int, **options: float) -> BayesState:
     """Allocate the state: one beginning, and nothing heard."""
     trust = np.full(2 * _H + 2, (1.0 - _IN_CONTEXTS) / (2 * _H))
     trust[_SHARED:] = _IN_CONTEXTS / 2
-    priors = np.array([(a, a + b) for a, b in _PRIORS])
-    belief, prior = np.full(len(priors), 1.0 / len(priors)), np.zeros(2)
-    _pool_priors(belief, priors, prior)
+    priors = start_priors()
+    prior = priors.pooled
     rate = prior[0] / prior[1]
     square = rate * (prior[0] + 1.0) / (prior[1] + 1.0)
     return BayesState(
         hazards=np.array(HAZARDS),
-        trust=trust,
-        first_trust=trust.copy(),
-        odds=np.ones(len(trust)),
-        shift=np.zeros(len(trust), np.int64),
+        trust=start_trust(trust),
         alone=start_segments(n_channels, n_channels, slots, rate, square),
         together=start_segments(n_channels, 1, slots, rate, square),
         contexts=start_contexts(n_channels),
         priors=priors,
-        belief=belief,
-        prior=prior,
         first=np.full((n_channels, 2), rate),
         second=np.full((n_channels, 2), square),
         mean=np.full(n_channels, rate),
@@ -128,19 +120,6 @@ def start_channels(
 
 
 @kernel
-def _pool_priors(belief: Any, priors: Any, prior: Any) -> None:
-    """Write the Beta distribution with the first two moments of the mixture of priors."""
-    first, second = 0.0, 0.0
-    for p in range(len(belief)):
-        rate = priors[p, 0] / priors[p, 1]
-        first += belief[p] * rate
-        second += belief[p] * rate * (priors[p, 0] + 1.0) / (priors[p, 1] + 1.0)
-    strength = (first - second) / (second - first * first)
-    prior[0] = first * strength
-    prior[1] = strength
-
-
-@kernel
 def _judge_priors(scheduler: Any, channel: int, outcome: int) -> None:
     """Weigh the priors by how they predict an outcome from what is known about the channel."""
     alone, together = scheduler.alone, scheduler.together
@@ -148,19 +127,7 @@ def _judge_priors(scheduler: Any, channel: int, outcome: int) -> None:
     total = dot(own, alone.ones) + dot(common, together.ones)
     wins = dot(own, alone.wins[channel]) + dot(common, together.wins[channel])
     tries = dot(own, alone.tries[channel]) + dot(common, together.tries[channel])
-    for p in range(len(scheduler.belief)):
-        rate = (scheduler.priors[p, 0] + wins / total) / (scheduler.priors[p, 1] + tries / total)
-        scheduler.belief[p] *= 2.0 * rate if outcome == 1 else 2.0 - 2.0 * rate
-
-
-@kernel
-def _settle_priors(scheduler: Any, forget: float) -> None:
-    belief = scheduler.belief
-    total = 0.0
-    for p in range(len(belief)):
-        total += belief[p]
-    for p in range(len(belief)):
-        belief[p] = (1.0 - forget) * belief[p] / total + forget / len(belief)
+    judge(scheduler.priors, wins / total, tries / total, outcome)
 
 
 @kernel
@@ -173,8 +140,8 @@ def _judge_contexts(scheduler: Any, channel: int, t: int, outcome: int) -> None:
     else:  # they have no opinion
         shared = scheduler.mean[channel]
         own = shared
-    scheduler.odds[_SHARED] *= 2.0 * shared if outcome == 1 else 2.0 - 2.0 * shared
-    scheduler.odds[_OWN] *= 2.0 * own if outcome == 1 else 2.0 - 2.0 * own
+    scheduler.trust.odds[_SHARED] *= 2.0 * shared if outcome == 1 else 2.0 - 2.0 * shared
+    scheduler.trust.odds[_OWN] *= 2.0 * own if outcome == 1 else 2.0 - 2.0 * own
     note(scheduler.contexts, channel, t, outcome)
 
 
@@ -190,8 +157,8 @@ def _summarise(segments: Any, group: int, channel: int, way: int, first: Any, se
 @kernel
 def _estimate(scheduler: Any, t: int) -> None:
     """Combine the forecasts of round ``t``."""
-    trust, alone, together = scheduler.trust, scheduler.alone, scheduler.together
-    prior, contexts = scheduler.prior, scheduler.contexts
+    trust, alone, together = scheduler.trust.now, scheduler.alone, scheduler.together
+    prior, contexts = scheduler.priors.pooled, scheduler.contexts
     fresh = prior[0] / prior[1]
     fresh_square = fresh * (prior[0] + 1.0) / (prior[1] + 1.0)
     in_filters = 1.0 - trust[_SHARED] - trust[_OWN]
@@ -225,7 +192,7 @@ def _estimate(scheduler: Any, t: int) -> None:
 @kernel
 def _rank(scheduler: Any, rng: Any) -> None:
     """Write the indices: mean plus a bonus for what is uncertain, which varies a little."""
-    trust, hazards = scheduler.trust, scheduler.hazards
+    trust, hazards = scheduler.trust.now, scheduler.hazards
     hazard, total = 0.0, 0.0
     for h in range(_H):
         hazard += (trust[h] + trust[_H + h]) * hazards[h]
@@ -296,48 +263,9 @@ def _means(scheduler: BayesState, out: Any) -> None:
 
 
 @kernel
-def _clear_odds(scheduler: Any) -> None:
-    for e in range(len(scheduler.odds)):
-        scheduler.odds[e] = 1.0
-        scheduler.shift[e] = 0
-
-
-@cold
-def _fold(scheduler: Any) -> None:
-    """Keep the odds in range, and those of the priors."""
-    for e in range(len(scheduler.odds)):
-        mantissa, power = math.frexp(scheduler.odds[e])
-        scheduler.odds[e] = mantissa
-        scheduler.shift[e] += power
-    _settle_priors(scheduler, 0.0)
-
-
-@cold
-def _unfold(scheduler: Any) -> None:
-    """Multiply the powers of two back in, relative to the best forecaster."""
-    top = scheduler.shift[0]
-    for e in range(1, len(scheduler.odds)):
-        top = max(top, scheduler.shift[e])
-    for e in range(len(scheduler.odds)):
-        scheduler.odds[e] = math.ldexp(scheduler.odds[e], int(max(scheduler.shift[e] - top, -2000)))
-
-
-@kernel
-def _trust(scheduler: Any, forget: float) -> None:
-    """Update the trust; a little of it goes back to where it was at first."""
-    trust, odds = scheduler.trust, scheduler.odds
-    total = 0.0
-    for e in range(len(trust)):
-        trust[e] *= odds[e]
-        total += trust[e]
-    for e in range(len(trust)):
-        trust[e] = (1.0 - forget) * trust[e] / total + forget * scheduler.first_trust[e]
-
-
-@kernel
 def _notice(scheduler: Any, t: int, channel: int) -> bool:
     """Whether a change of a channel is believed that was not believed before."""
-    trust, anchor = scheduler.trust, scheduler.anchor
+    trust, anchor = scheduler.trust.now, scheduler.anchor
     single, common = 0.0, 0.0
     for h in range(_H):
         single += trust[h]
@@ -355,9 +283,9 @@ def _notice(scheduler: Any, t: int, channel: int) -> bool:
 
 @update.register(BayesState)
 def _update(scheduler: BayesState, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
-    alone, together, trust = scheduler.alone, scheduler.together, scheduler.trust
-    odds, shift, prior = scheduler.odds, scheduler.shift, scheduler.prior
-    _clear_odds(scheduler)
+    alone, together, prior = scheduler.alone, scheduler.together, scheduler.priors.pooled
+    trust, odds, shift = scheduler.trust.now, scheduler.trust.odds, scheduler.trust.shift
+    clear_odds(scheduler.trust)
     clear(together)
     heard = 0
     for j in range(len(assignment)):
@@ -381,16 +309,17 @@ def _update(scheduler: BayesState, t: int, assignment: Any, outcome: Any, overri
         heard += 1
         if heard % MANY == 0:
             rescale(together)
-            _fold(scheduler)
+            fold(scheduler.trust)
+            normalise(scheduler.priors, 0.0)
     if heard > 0:
         weigh(together, 0, heard, trust[_H:_SHARED], odds[_H:_SHARED], shift[_H:_SHARED])
         begin(together, 0, t + 1, prior)
         if heard >= MANY:
-            _unfold(scheduler)
+            unfold(scheduler.trust)
         forget = _FORGET / (t + 1.0)
-        _trust(scheduler, forget)
-        _settle_priors(scheduler, forget)
-        _pool_priors(scheduler.belief, scheduler.priors, prior)
+        settle(scheduler.trust, forget)
+        normalise(scheduler.priors, forget)
+        pool(scheduler.priors)
         for channel in range(len(scheduler.mean)):
             _summarise(together, 0, channel, 1, scheduler.first, scheduler.second)
     may_switch(alone, scheduler.hazards)
@@ -407,9 +336,9 @@ def _update(scheduler: BayesState, t: int, assignment: Any, outcome: Any, overri
 def _update_late(
     scheduler: BayesState, t: int, when: int, client: int, channel: int, outcome: int
 ) -> int:
-    alone, together, prior = scheduler.alone, scheduler.together, scheduler.prior
-    odds, shift, trust = scheduler.odds, scheduler.shift, scheduler.trust
-    _clear_odds(scheduler)
+    alone, together, prior = scheduler.alone, scheduler.together, scheduler.priors.pooled
+    odds, shift, trust = scheduler.trust.odds, scheduler.trust.shift, scheduler.trust.now
+    clear_odds(scheduler.trust)
     _judge_priors(scheduler, channel, outcome)
     clear(alone)
     expect_late(alone, channel, channel, outcome, when)
@@ -426,8 +355,8 @@ def _update_late(
     mean = scheduler.mean[channel]
     for e in range(_SHARED, len(odds)):  # contexts have no opinion
         odds[e] *= 2.0 * mean if outcome == 1 else 2.0 - 2.0 * mean
-    _trust(scheduler, TRACE)
-    _settle_priors(scheduler, TRACE)
-    _pool_priors(scheduler.belief, scheduler.priors, prior)
+    settle(scheduler.trust, TRACE)
+    normalise(scheduler.priors, TRACE)
+    pool(scheduler.priors)
     scheduler.stale[0] = 1
     return channel if _notice(scheduler, t, channel) else -1

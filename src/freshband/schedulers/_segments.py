@@ -51,7 +51,9 @@ class Segments(NamedTuple):
 not_saved(Segments, "likelihood", "power", "logs", "ones")
 
 
-def start_segments(n_channels: int, groups: int, slots: int, rate: float, square: float) -> Segments:
+def start_segments(
+    n_channels: int, groups: int, slots: int, rate: float, square: float
+) -> Segments:
     """Return one beginning, without outcomes, for every group."""
     hazards = len(HAZARDS)
     weight = np.zeros((groups, hazards, slots))
@@ -127,7 +129,9 @@ def count(segments: Any, channel: int, outcome: int, prior: Any) -> None:
 
 
 @kernel
-def count_late(segments: Any, group: int, channel: int, outcome: int, when: int, prior: Any) -> None:
+def count_late(
+    segments: Any, group: int, channel: int, outcome: int, when: int, prior: Any
+) -> None:
     """Do so for an outcome of round ``when``."""
     since = segments.since[group]
     for k in range(len(since)):

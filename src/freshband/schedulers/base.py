@@ -57,12 +57,18 @@ class Scheduler(Protocol):
         Whether `score` writes a row per client, shape (M, N), because links differ.
     grows : bool, default True
         Whether the number of channels to choose may become larger after the start.
+    detects : bool, default False
+        Whether `update` returns changed channels although the state contains no detector.
+    sees_channels : bool, default False
+        Whether it is shown the channels by `reveal`, and so can run in simulation only.
     """
 
     presets: ClassVar[Presets]
     matchings: ClassVar[Matchings]
     client_scores: ClassVar[bool]
     grows: ClassVar[bool]
+    detects: ClassVar[bool]
+    sees_channels: ClassVar[bool]
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
@@ -109,6 +115,8 @@ registry: Registry[Any] = Registry(
         "matchings": {},
         "client_scores": False,
         "grows": True,
+        "detects": False,
+        "sees_channels": False,
         "start_links": None,
         "refuses": lambda scheduler, aware: None,
     },

@@ -5,7 +5,7 @@ What it knows of shared links is in `_bayes_channels`, of links that differ in `
 
 from __future__ import annotations
 
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 from pydantic import Field
@@ -64,6 +64,7 @@ class Bayes(Parameters):
     Herbster, Warmuth, "Tracking the best expert", Machine Learning 1998 (forgetting the trust).
     """
 
+    detects: ClassVar[bool] = True
     optimism: float = Field(default=1.0, ge=0)
     unrest: float = Field(default=0.05, ge=0, le=1)
     alarm: float = Field(default=0.9, gt=0, le=1)

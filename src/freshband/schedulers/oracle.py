@@ -150,6 +150,7 @@ class Oracle(Parameters):
         "fixed": {"selection": "fixed"},
     }
 
+    sees_channels: ClassVar[bool] = True
     selection: Literal["mean", "csi", "fixed"] = "mean"
 
     def start(
