@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 
 import numpy as np
@@ -44,9 +44,12 @@ def evidence_and_mean(
 
 
 def trusted(
-    heard: Heard, n_channels: int, hazards: Sequence[float], forget: float
+    heard: Heard, n_channels: int, hazards: Sequence[float], forget: Callable[[int], float]
 ) -> tuple[list[float], list[float], list[list[float]]]:
-    """Return E[mean] and E[mean²] of every channel, and the trust in each filter (2, H)."""
+    """Return E[mean] and E[mean²] of every channel, and the trust in each filter (2, H).
+
+    After round t the share ``forget(t)`` of the trust is spread evenly.
+    """
     ways = [[[channel] for channel in range(n_channels)], [list(range(n_channels))]]
     trust = [[1 / (2 * len(hazards))] * len(hazards) for _ in ways]
     before = [[1.0] * len(hazards) for _ in ways]
@@ -59,8 +62,9 @@ def trusted(
                 trust[w][h] *= now / before[w][h]
                 before[w][h] = now
         total = sum(map(sum, trust))
-        even = forget / (2 * len(hazards))
-        trust = [[(1 - forget) * x / total + even for x in row] for row in trust]
+        lost = forget(t) if any(outcome >= 0 for outcome in heard[t - 1]) else 0.0
+        even = lost / (2 * len(hazards))
+        trust = [[(1 - lost) * x / total + even for x in row] for row in trust]
     first, second = [0.0] * n_channels, [0.0] * n_channels
     for w, groups in enumerate(ways):
         for h, hazard in enumerate(hazards):

@@ -60,9 +60,7 @@ __all__ = ["BayesState", "start_channels"]
 _H = len(HAZARDS)
 _SHARED, _OWN = 2 * _H, 2 * _H + 1  # in ``trust``, after the filters of channels alone and together
 _IN_CONTEXTS = 0.2  # of the trust at first
-_FORGET = (
-    0.3  # this share of the trust, divided by the round, is given back to what it was at first
-)
+FORGET = 0.3  # this share of the trust, divided by the round, is given back to what it was at first
 _DOUBT = math.log(1e-4)  # a drought less likely than this, per client, is answered by chance
 _LEAST = (
     0.05  # the success rate that a forecast claims at least: who expects nothing is never wrong
@@ -88,6 +86,7 @@ class BayesState(NamedTuple):
     deck: NDArray[np.int64]  # (N,) channels to draw from
     anchor: NDArray[np.int64]  # (N,) changes of a channel before this round are known
     options: NDArray[Any]  # a record: optimism, unrest, alarm
+    clock: NDArray[np.int64]  # (1,) the coming round
     stale: NDArray[np.int8]  # (1,) whether the estimates lack outcomes that came late
 
 
@@ -115,6 +114,7 @@ def start_channels(n_clients: int, n_channels: int, slots: int, **options: float
         deck=np.arange(n_channels),
         anchor=np.ones(n_channels, np.int64),
         options=record(**options),
+        clock=np.ones(1, np.int64),
         stale=np.zeros(1, np.int8),
     )
 
@@ -150,13 +150,17 @@ def _summarise(segments: Any, group: int, channel: int, way: int, first: Any, se
     """Write the expected rate of a channel as of now, and its square."""
     pooled = segments.pooled[group]
     total = dot(pooled, segments.ones)
-    first[channel, way] = dot(pooled, segments.rate[channel]) / total
-    second[channel, way] = dot(pooled, segments.square[channel]) / total
+    if total > 0.0:
+        first[channel, way] = dot(pooled, segments.rate[channel]) / total
+        second[channel, way] = dot(pooled, segments.square[channel]) / total
+    else:  # no hazard that is trusted has any other beginning than the one just given up
+        first[channel, way] = segments.rate[channel, segments.fresh[group]]
+        second[channel, way] = segments.square[channel, segments.fresh[group]]
 
 
 @kernel
-def _estimate(scheduler: Any, t: int) -> None:
-    """Combine the forecasts of round ``t``."""
+def _estimate(scheduler: Any) -> None:
+    """Combine the forecasts of the coming round."""
     trust, alone, together = scheduler.trust.now, scheduler.alone, scheduler.together
     prior, contexts = scheduler.priors.pooled, scheduler.contexts
     fresh = prior[0] / prior[1]
@@ -176,7 +180,7 @@ def _estimate(scheduler: Any, t: int) -> None:
             + common * scheduler.second[channel, 1]
             + switched * fresh_square
         )
-        context = context_of(contexts, channel, t)
+        context = context_of(contexts, channel, scheduler.clock[0])
         if context >= 0:
             shared, shared_square = expect_shared(contexts, context)
             own, own_square = expect_own(contexts, channel, context, shared)
@@ -208,12 +212,19 @@ def _rank(scheduler: Any, rng: Any) -> None:
 
 
 @cold
-def _estimate_again(scheduler: Any, t: int) -> None:
+def _estimate_again(scheduler: Any) -> None:
     scheduler.stale[0] = 0
     for channel in range(len(scheduler.mean)):
         _summarise(scheduler.alone, channel, channel, 0, scheduler.first, scheduler.second)
         _summarise(scheduler.together, 0, channel, 1, scheduler.first, scheduler.second)
-    _estimate(scheduler, t)
+    _estimate(scheduler)
+
+
+@kernel
+def _catch_up(scheduler: Any) -> None:
+    """Use what came late, once, however much it was."""
+    if scheduler.stale[0] == 1:
+        _estimate_again(scheduler)
 
 
 @kernel
@@ -227,8 +238,7 @@ def _is_beaten(scheduler: Any, clients: int) -> bool:
 
 @select.register(BayesState)
 def _select(scheduler: BayesState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
-    if scheduler.stale[0] == 1:
-        _estimate_again(scheduler, t)
+    _catch_up(scheduler)
     if _is_beaten(scheduler, len(chosen)):
         draw_subset(scheduler.deck, rng, chosen)
     else:
@@ -246,8 +256,7 @@ def _select_available(
     scores: Any,
     chosen: Any,
 ) -> bool:
-    if scheduler.stale[0] == 1:
-        _estimate_again(scheduler, t)
+    _catch_up(scheduler)
     _rank(scheduler, rng)
     if _is_beaten(scheduler, len(chosen)):
         for channel in range(len(scheduler.values)):
@@ -258,6 +267,7 @@ def _select_available(
 
 @means.register(BayesState)
 def _means(scheduler: BayesState, out: Any) -> None:
+    _catch_up(scheduler)
     for channel in range(len(out)):
         out[channel] = scheduler.mean[channel]
 
@@ -316,7 +326,7 @@ def _update(scheduler: BayesState, t: int, assignment: Any, outcome: Any, overri
         begin(together, 0, t + 1, prior)
         if heard >= MANY:
             unfold(scheduler.trust)
-        forget = _FORGET / (t + 1.0)
+        forget = FORGET / (t + 1.0)
         settle(scheduler.trust, forget)
         normalise(scheduler.priors, forget)
         pool(scheduler.priors)
@@ -324,7 +334,8 @@ def _update(scheduler: BayesState, t: int, assignment: Any, outcome: Any, overri
             _summarise(together, 0, channel, 1, scheduler.first, scheduler.second)
     may_switch(alone, scheduler.hazards)
     may_switch(together, scheduler.hazards)
-    _estimate(scheduler, t + 1)
+    scheduler.clock[0] = t + 1
+    _estimate(scheduler)
     alarm = -1
     for j in range(len(assignment)):
         if assignment[j] >= 0 and outcome[j] >= 0 and _notice(scheduler, t, assignment[j]):
@@ -358,5 +369,6 @@ def _update_late(
     settle(scheduler.trust, TRACE)
     normalise(scheduler.priors, TRACE)
     pool(scheduler.priors)
+    scheduler.clock[0] = t + 1
     scheduler.stale[0] = 1
     return channel if _notice(scheduler, t, channel) else -1

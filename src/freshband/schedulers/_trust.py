@@ -44,12 +44,13 @@ def fold(trust: Any) -> None:
 
 @cold
 def unfold(trust: Any) -> None:
-    """Multiply the powers of two back in, relative to the best forecaster."""
-    top = trust.shift[0]
-    for e in range(1, len(trust.odds)):
-        top = max(top, trust.shift[e])
+    """Multiply the powers of two back in, relative to the best forecaster that is trusted."""
+    top, found = trust.shift[0], False
     for e in range(len(trust.odds)):
-        trust.odds[e] = math.ldexp(trust.odds[e], int(max(trust.shift[e] - top, -2000)))
+        if trust.now[e] > 0.0 and (not found or trust.shift[e] > top):
+            top, found = trust.shift[e], True
+    for e in range(len(trust.odds)):
+        trust.odds[e] = math.ldexp(trust.odds[e], int(min(max(trust.shift[e] - top, -2000), 0)))
 
 
 @kernel
