@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import hashlib
 import inspect
 import re
@@ -130,7 +131,8 @@ def entry_point(function: F) -> F:
 
         def compile_checked(signature: Any) -> Any:  # checks bounds where a user's state takes part
             types_used = sigutils.normalize_signature(signature)[0]
-            with global_compiler_lock, _bounds_checked(not _all_ours(types_used)):
+            foreign = not _all_ours(types_used)
+            with global_compiler_lock, _bounds_checked(foreign), _collecting_seldom():
                 return unchecked(signature)
 
         dispatcher.compile = compile_checked
@@ -147,6 +149,17 @@ def _bounds_checked(wanted: bool) -> Iterator[None]:
         yield
     finally:
         config.BOUNDSCHECK = before
+
+
+@contextlib.contextmanager
+def _collecting_seldom() -> Iterator[None]:
+    """Keep Python's collector from searching the compiler's many objects all the time."""
+    before = gc.get_threshold()
+    try:
+        gc.set_threshold(50_000, 50, 50)
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 @contextlib.contextmanager
