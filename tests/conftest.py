@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,12 @@ from freshband import _plugins
 
 settings.register_profile("freshband", derandomize=True, deadline=None)
 settings.load_profile("freshband")
+
+
+def pytest_collection_finish() -> None:
+    """Spare Python's collector from searching all that was imported, again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

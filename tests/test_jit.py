@@ -84,6 +84,17 @@ def test_a_verb_goes_by_the_type_of_its_first_argument(call: Any) -> None:
     assert call(HouseState(dog, np.zeros(1)), 2.0) == -1.0
 
 
+@with_compiler
+def test_only_entry_points_become_machine_code() -> None:
+    listen(HouseState(CatState(np.ones(1)), np.zeros(1)), 1.0)
+    compiled: Any = listen
+    [library, *_] = [each.library for each in compiled.overloads.values()]
+    symbols = library.codegen._engine._defined_symbols
+    known = [name for name in symbols if not name.startswith("_ZN08NumbaEnv")]  # functions
+    assert any("listen" in name for name in known)
+    assert not any("_house" in name or "_mew" in name for name in known)
+
+
 def test_a_version_with_other_parameters_is_refused() -> None:
     with pytest.raises(TypeError, match="has other parameters"):
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import hashlib
 import inspect
 import re
@@ -26,6 +27,7 @@ from numba import extending
 from numba.core import caching, cgutils, config, errors, sigutils, types
 from numba.core.compiler_lock import global_compiler_lock
 
+from freshband._linking import LinkedCompiler
 from freshband.errors import RuleError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -35,7 +37,8 @@ _OURS = __name__.partition(".")[0] + "."
 _CALLERS = ("coordinator.py", "_loop.py", "_fleet_loop.py", "_rounds.py", "_planning.py")
 _STALE = 3600.0  # seconds after which cache entries of older sources are removed
 # Division by zero gives inf or nan, as in numpy arrays; kernels never raise.
-_OPTIONS = {"nogil": True, "error_model": "numpy"}
+_OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+_INNER_OPTIONS = {**_OPTIONS, "pipeline_class": LinkedCompiler}
 
 
 class _Decorator(Protocol):
@@ -50,12 +53,12 @@ intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = extending.intrin
 
 def kernel(function: F) -> F:
     """Mark a helper for use in compiled code, inlined where it is called."""
-    return register_jitable(forceinline=True, **_OPTIONS)(function)
+    return register_jitable(forceinline=True, **_INNER_OPTIONS)(function)
 
 
 def cold(function: F) -> F:
     """Mark a helper for use in compiled code that is called rarely: kept out of line."""
-    return register_jitable(**_OPTIONS)(function)
+    return register_jitable(**_INNER_OPTIONS)(function)
 
 
 class Verb(Protocol):
@@ -100,7 +103,7 @@ def verb(default: Callable[..., Any], *, inline: bool = True) -> Verb:
         return table.get(getattr(state, "instance_class", type(state)), default)
 
     choose.__signature__ = signature  # type: ignore[attr-defined]  # numba folds arguments by it
-    overload(generic, jit_options={"forceinline": inline, **_OPTIONS}, strict=False)(choose)
+    overload(generic, jit_options={"forceinline": inline, **_INNER_OPTIONS}, strict=False)(choose)
     vars(generic).update(register=register, knows=table.__contains__)
     return cast(Verb, generic)
 
@@ -128,7 +131,8 @@ def entry_point(function: F) -> F:
 
         def compile_checked(signature: Any) -> Any:  # checks bounds where a user's state takes part
             types_used = sigutils.normalize_signature(signature)[0]
-            with global_compiler_lock, _bounds_checked(not _all_ours(types_used)):
+            foreign = not _all_ours(types_used)
+            with global_compiler_lock, _bounds_checked(foreign), _collecting_seldom():
                 return unchecked(signature)
 
         dispatcher.compile = compile_checked
@@ -145,6 +149,17 @@ def _bounds_checked(wanted: bool) -> Iterator[None]:
         yield
     finally:
         config.BOUNDSCHECK = before
+
+
+@contextlib.contextmanager
+def _collecting_seldom() -> Iterator[None]:
+    """Keep Python's collector from searching the compiler's many objects all the time."""
+    before = gc.get_threshold()
+    try:
+        gc.set_threshold(50_000, 50, 50)
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 @contextlib.contextmanager
@@ -296,7 +311,7 @@ def is_ours(state: Any) -> bool:
     return False
 
 
-@overload(is_ours, jit_options={"forceinline": True, **_OPTIONS}, strict=False)
+@overload(is_ours, jit_options={"forceinline": True, **_INNER_OPTIONS}, strict=False)
 def _compiled_is_ours(state: Any) -> Any:
     return (lambda state: True) if _all_ours((state,)) else (lambda state: False)
 
@@ -332,6 +347,6 @@ def lend(value: Any) -> Any:
     return value
 
 
-@overload(lend, jit_options={"forceinline": True, **_OPTIONS}, strict=False)
+@overload(lend, jit_options={"forceinline": True, **_INNER_OPTIONS}, strict=False)
 def _compiled_lend(value: Any) -> Any:
     return lambda value: _lend(value)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import xarray as xr
+
+from freshband.federated.records import RoundRecord
 from freshband.federated.result import load_training
 from freshband.federated.runs import Run, resume_run, start_run
 from freshband.federated.settings import Training
@@ -36,14 +39,26 @@ def whole(settings: dict[str, Any], out: Path, every: int = 3) -> Run:
     return run
 
 
-def assert_same_run(one: Path, other: Path) -> None:
+class Left(NamedTuple):
+    """What a finished run leaves, but for the time it took."""
+
+    records: list[RoundRecord]
+    state: dict[str, Any]
+    result: xr.Dataset
+
+
+def left_by(folder: Path) -> Left:
+    run = resume_run(folder)
+    assert run.finished
+    result = load_training(folder / "result.nc").drop_vars("seconds")
+    del result.attrs["seconds"]
+    return Left(run.records, final_state(folder), result)
+
+
+def assert_same_run(one: Path, other: Path | Left) -> None:
     """Every record, parameter and number of the results, bit for bit, but the time they took."""
-    first, second = resume_run(one), resume_run(other)
-    assert first.finished
-    assert second.finished
-    assert same_records(first.records, second.records)
-    assert same_bits(final_state(one), final_state(other))
-    results = [load_training(folder / "result.nc").drop_vars("seconds") for folder in (one, other)]
-    for result in results:
-        del result.attrs["seconds"]
-    assert results[0].identical(results[1])
+    found = left_by(one)
+    expected = left_by(other) if isinstance(other, Path) else other
+    assert same_records(found.records, expected.records)
+    assert same_bits(found.state, expected.state)
+    assert found.result.identical(expected.result)

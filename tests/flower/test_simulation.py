@@ -51,7 +51,7 @@ def test_the_simulation_engine_plays_the_same_run(tmp_path):
     paths = [str(root), str(root / "src"), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
         [sys.executable, __file__, str(out)], check=False, capture_output=True, text=True,
-        timeout=180, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        timeout=600, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
     )  # fmt: skip
     assert out.exists(), done.stderr[-2000:]
     found = json.loads(out.read_text())
