@@ -293,7 +293,7 @@ def _rows(found: dict[str, Any]) -> dict[str, str]:
         "participation": f"{heard:.0%} of rounds, Jain {found['jain']:.3f}, staleness "
         f"{number(found['mean_staleness'], 2)}",
         "changes noticed": "no detector" if found["alarms"] is None else str(found["alarms"]),
-        "updates refused": str(found["refused"]),
+        "updates refused": f"{found['refused']}, {found['too_long']} of them for their length",
         "sent": f"{found['bytes_up'] / 1e6:,.1f} MB up, {found['bytes_down'] / 1e6:,.1f} MB down",
         "time": f"{found['seconds']:.1f} s, {found['rounds_per_second']:.1f} rounds/s on "
         f"{found['device']}",
