@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +27,7 @@ from freshband.fleet._acknowledgements import (
 from freshband.fleet._learning import observe, observe_late
 from freshband.fleet._names import Name, Names
 from freshband.fleet._planning import plan
-from freshband.fleet._saving import read_coordinator, write_coordinator
+from freshband.fleet._saving import _ROOM, read_coordinator, write_coordinator
 from freshband.fleet._state import LOST, UNKNOWN, in_this_round, open_fleet
 from freshband.fleet._view import View
 from freshband.fleet.options import FleetOptions, Links, ProofOfLife, Silence, read_weights
@@ -36,8 +36,6 @@ from freshband.schedulers.oracle import Oracle
 from freshband.states import enlarge, reserve
 
 __all__ = ["Coordinator"]
-
-_ROOM: Final = 1024  # rounds reserved ahead at a time
 
 
 class Coordinator(View):
@@ -337,36 +335,45 @@ class Coordinator(View):
 
     # --------------------------------------------------------------------------------- saving
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, key: bytes | None = None) -> None:
         """Write everything needed to continue to one file, completely or not at all.
 
-        It may be called between `plan` and `observe`. Raises `FileError` if it cannot be written.
+        It may be called between `plan` and `observe`, and from any thread: a file is the state at
+        one time. With a secret ``key`` only those who know it can make or change a file that `load`
+        accepts with this key. Raises `FileError` if it cannot be written.
         """
-        write_whole(path, self.to_bytes())
+        write_whole(path, self.to_bytes(key=key))
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self, *, key: bytes | None = None) -> bytes:
         """Return what `save` writes."""
-        return write_coordinator(self)
+        return write_coordinator(self, key)
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], *, log: str | os.PathLike[str] | None = None
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        log: str | os.PathLike[str] | None = None,
+        key: bytes | None = None,
     ) -> Coordinator:
         """Return the coordinator saved at ``path``; it continues identically.
 
-        Raises `FileError` if the file is missing, damaged, or not a coordinator's.
+        Raises `FileError` if the file is missing, damaged, not a coordinator's, or not sealed with
+        the ``key``.
         """
         source = file_path("path", path)
         try:
             data = source.read_bytes()
         except OSError as error:
             raise FileError(f"cannot read {source}: {reason(error)}") from None
-        self = cls.from_bytes(data, str(source))
+        self = cls.from_bytes(data, str(source), key=key)
         if log is not None:
             self._log = check_appendable(file_path("log", log))
         return self
 
     @classmethod
-    def from_bytes(cls, data: bytes, source: str = "the data") -> Coordinator:
+    def from_bytes(
+        cls, data: bytes, source: str = "the data", *, key: bytes | None = None
+    ) -> Coordinator:
         """Return the coordinator `to_bytes` wrote; ``source`` names it in errors."""
-        return read_coordinator(cls, data, source)
+        return read_coordinator(cls, data, source, key)

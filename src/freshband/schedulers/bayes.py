@@ -42,7 +42,7 @@ from freshband.schedulers.base import (
     update,
     update_late,
 )
-from freshband.states import newer, not_saved
+from freshband.states import FIXED, FLAGS, between, declare, newer, not_saved
 
 __all__ = ["Bayes"]
 
@@ -63,6 +63,7 @@ class _Segments(NamedTuple):
 
 not_saved(_Segments, "power")  # empty between rounds
 newer(_Segments, "since")  # of an older state, every outcome belongs to every beginning
+declare(_Segments, fresh=between(0, "room"), since=between(0, "round"))
 
 
 @ranks_by_means
@@ -82,6 +83,7 @@ class _BayesState(NamedTuple):
 
 
 newer(_BayesState, "stale")
+declare(_BayesState, hazards=FIXED, heard=between(-1, 1), optimism=FIXED, stale=FLAGS)
 
 
 def _start_segments(n_channels: int, groups: int, slots: int) -> _Segments:
