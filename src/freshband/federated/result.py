@@ -58,7 +58,9 @@ def collect_records(
     if not records:
         raise ParameterError("records must hold at least one round, got none")
     data: dict[str, Any] = {}
-    for name, values in _stack_records(records).items():
+    stacked = _stack_records(records)
+    stacked.setdefault("too_long", np.zeros_like(stacked["refused"]))  # other runs may have some
+    for name, values in stacked.items():
         over = "channel" if name in _BY_CHANNEL else "client"
         data[name] = (("round",) if values.ndim == 1 else ("round", over), values)
     rounds = data.pop("round")[1]

@@ -50,4 +50,5 @@ class BoundedMean(RobustMean):
         lengths = updates.norm(dim=1)
         longest = self.bound * lengths.sort().values[(len(lengths) - 1) // 2]
         shares = (longest / lengths.clamp(min=1e-30)).clamp(max=1.0)
-        return (updates * shares[:, None]).mean(dim=0)
+        shortened: torch.Tensor = updates * shares[:, None]
+        return shortened.mean(dim=0)
