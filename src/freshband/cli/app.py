@@ -90,7 +90,8 @@ def _options(
 def main() -> None:
     """Run the command line: errors of the user end with exit code 2 and one line."""
     arguments = sys.argv[1:] or ["--help"]
-    signal.signal(signal.SIGTERM, interrupt)
+    if signal.getsignal(signal.SIGTERM) != signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, interrupt)
     try:
         _check_completion()
         code = app(arguments, prog_name="freshband", standalone_mode=False)
