@@ -39,6 +39,7 @@ def write_coordinator(coordinator: Coordinator, key: bytes | None = None) -> byt
             "client_ids": coordinator._clients.to_list(),
             "channel_ids": coordinator._channels.to_list(),
             "round": coordinator._round,
+            "observed": coordinator._observed,
             "reserved": coordinator._reserved,
             "planned": coordinator._planned,
             "rng": coordinator._rng.bit_generator.state,
@@ -122,6 +123,7 @@ def _restore(
         fresh = getattr(coordinator, f"_{part}")
         setattr(coordinator, f"_{part}", _rebuild(fresh, held, f"{part}.", at))
     coordinator._round, coordinator._planned, coordinator._reserved = t, at.planned, reserved
+    coordinator._observed = whole_number("observed", header.get("observed", t), at_least=0)
     # Reserve the same room as the saved run: growing in other rounds could change rounding.
     coordinator._scheduler = reserve(coordinator._scheduler, reserved - t)
     coordinator._rng.bit_generator.state = header["rng"]
