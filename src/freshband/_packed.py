@@ -12,7 +12,8 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,10 +54,7 @@ def unpack(
     ``older`` are formats that are read as well; the header says which one it is.
     """
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            asked = sum(part.file_size for part in archive.infolist())
-        if asked > max(_MUCH + (1 << 20), _RATIO * len(data)):
-            raise ValueError("it is not ours")
+        check_archive(io.BytesIO(data), len(data))
         with np.load(io.BytesIO(data), allow_pickle=False) as files:
             arrays = {name: files[name] for name in files.files}
         text, expected = str(arrays.pop("header")), str(arrays.pop("checksum"))
@@ -75,6 +73,14 @@ def unpack(
     if not hmac.compare_digest(checksum(text, arrays, key), expected):
         raise FileError(f"{source} is damaged: its checksum does not match")
     return header, arrays
+
+
+def check_archive(file: BinaryIO | Path, size: int) -> None:
+    """Raise ValueError if an archive of this size asks for far more memory than it has bytes."""
+    with zipfile.ZipFile(file) as archive:
+        asked = sum(part.file_size for part in archive.infolist())
+    if asked > max(_MUCH + (1 << 20), _RATIO * size):
+        raise ValueError(f"{size} bytes must not unpack to {asked}")
 
 
 def checksum(header: str, arrays: Arrays, key: bytes | None = None) -> str:

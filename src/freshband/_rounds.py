@@ -158,7 +158,8 @@ def read_contributions(
             f"contributions are for '+priority' only; {policy.name!r} does not use them"
         )
     try:
-        worth = np.asarray(contributions, dtype=np.float64)
+        given = np.asarray(contributions)
+        worth = np.asarray(given, np.float64) if given.dtype.kind in "iuf" else np.zeros(0)
     except (TypeError, ValueError):
         worth = np.zeros(0)
     if worth.shape != (n_clients,) or not np.isfinite(worth).all() or (worth < 0).any():

@@ -98,6 +98,9 @@ def main() -> None:
     except (FreshbandError, MemoryError, _UsageError) as error:
         _complain(error)
         code = 2
+    except RecursionError:
+        _complain(ParameterError("what was given is nested too deeply"))
+        code = 2
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
     if code == _INTERRUPTED:
