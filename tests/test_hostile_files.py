@@ -1,15 +1,9 @@
-"""Files made by somebody else: refused with one line, or harmless.
-
-The programs are those behind the page on reliability, in their short form.
-"""
+"""Files and values made by somebody else: refused with one line, or harmless."""
 
 from __future__ import annotations
 
 import gzip
 import io
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,26 +12,6 @@ import pytest
 from freshband import Coordinator, _packed
 from freshband.errors import FileError, ParameterError
 from tests.coordinating import started
-
-ROOT = Path(__file__).parents[1]
-
-
-def run_program(name: str, *arguments: str) -> str:
-    """Return what a program of `benchmarks.reliability` prints; it must find nothing."""
-    command = [sys.executable, "-m", f"benchmarks.reliability.{name}", *arguments]
-    paths = os.pathsep.join([str(ROOT), *sys.path])
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def test_crafted_coordinators_are_refused_or_play_on() -> None:
-    said = run_program("crafted", "--files", "160", "--rounds", "6")
-    assert "refused" in said
-    assert "played on" in said
-
 
 def test_a_sealed_file_needs_its_key(tmp_path: Path) -> None:
     coordinator, path = started(), tmp_path / "sealed"

@@ -67,7 +67,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     _nearest_folder(target)
     scratch: Path | None = None
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _make_folders(target.parent)
         place = target.resolve()
         scratch = _open_scratch(place)
         yield scratch
@@ -75,8 +75,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             scratch.chmod(stat.S_IMODE(place.stat().st_mode))
         _sync(scratch)
         scratch.replace(place)
-        with suppress(OSError):  # not every system can sync a folder
-            _sync(place.parent)
+        _sync_folder(place.parent)
     except OSError as error:
         raise FileError(f"cannot write {target}: {reason(error)}") from None
     finally:
@@ -94,7 +93,7 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
 def make_folder(folder: Path) -> None:
     """Make a folder and check that files can be written into it, or raise `FileError`."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        _make_folders(folder)
         _open_scratch(folder / "trial").unlink()
     except OSError as error:
         raise FileError(f"cannot write into {folder}: {reason(error)}") from None
@@ -118,6 +117,21 @@ def _open_scratch(place: Path) -> Path:
     scratch = place.with_name(f"{_SCRATCH}{secrets.token_hex(8)}.{ending}")
     os.close(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     return scratch
+
+
+def _make_folders(folder: Path) -> None:
+    """Make a folder and those above it, so that a power cut takes none of them back."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(exist_ok=True)
+        _sync_folder(each.parent)
+    if not folder.is_dir():
+        raise NotADirectoryError(20, "Not a directory")
+
+
+def _sync_folder(folder: Path) -> None:
+    with suppress(OSError):  # not every system can
+        _sync(folder)
 
 
 def _sync(path: Path) -> None:
