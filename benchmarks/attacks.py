@@ -65,7 +65,8 @@ def count_refused() -> None:
 
 def _noise(update: torch.Tensor) -> torch.Tensor:
     drawn = torch.randn(update.shape, generator=torch.Generator().manual_seed(len(update)))
-    return drawn.to(update) * (4 * update.norm() / drawn.norm())
+    longer: torch.Tensor = 4 * update.norm() / drawn.norm()
+    return drawn.to(update) * longer
 
 
 def final_accuracy(attack: str, rule: str, seed: int, rounds: int = ROUNDS) -> float:

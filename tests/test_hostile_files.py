@@ -13,6 +13,7 @@ from freshband import Coordinator, _packed
 from freshband.errors import FileError, ParameterError
 from tests.coordinating import started
 
+
 def test_a_sealed_file_needs_its_key(tmp_path: Path) -> None:
     coordinator, path = started(), tmp_path / "sealed"
     coordinator.save(path, key=b"secret")

@@ -30,3 +30,19 @@ def test_crafted_coordinators_are_refused_or_play_on() -> None:
 def test_power_cuts_lose_nothing_that_was_told() -> None:
     said = run_program("power_cuts", "--rounds", "2", "--kinds", "coordinator", "simulation")
     assert "0 lost something" in said
+
+
+def test_mutated_files_are_refused_or_read_as_before() -> None:
+    said = run_program("mutated", "--files", "330")
+    assert "330 files of" in said
+    assert "BAD" not in said
+
+
+def test_many_threads_do_what_one_would() -> None:
+    said = run_program("threads", "--calls", "4000")
+    assert "0 results differ" in said
+
+
+def test_memory_does_not_grow_with_rounds() -> None:
+    said = run_program("endurance", "--rounds", "20000")
+    assert said.count("rounds:") == 10

@@ -47,7 +47,7 @@ class Disk:
 
     def synced(self, handle: int) -> None:
         """Note that a file or a folder was synced."""
-        path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        path = Path(f"/proc/self/fd/{handle}").readlink()
         if self.root in (path, *path.parents):
             if path.is_dir():
                 self._sync_folder(path)
@@ -57,7 +57,7 @@ class Disk:
     def cut(self) -> None:
         """Note what is left if the power is cut now."""
         kept: Tree = {}
-        self._walk(os.stat(self.root).st_ino, "", kept)
+        self._walk(self.root.stat().st_ino, "", kept)
         named: Tree = {
             str(path.relative_to(self.root)): None
             if path.is_dir()

@@ -86,10 +86,10 @@ def main() -> int:
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     threads = [threading.Thread(target=run, args=(thread,)) for thread in range(chosen.threads)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
     sys.setswitchinterval(before)
     done = [0] * len(work)
     differ = saves = 0

@@ -141,7 +141,7 @@ class Coordinator(View):
         self._round = self._observed = 0  # rounds closed, and calls of observe
         self._reserved = 0
         self._planned = False
-        self._log = Log.of(log)
+        self._log = None if log is None else Log.of(log)
 
     def _start(self, rng: np.random.Generator) -> None:
         """Allocate scheduler, matching and fleet for the present number of clients."""
@@ -371,8 +371,8 @@ class Coordinator(View):
             raise FileError(f"cannot read {source}: {reason(error)}") from None
         self = cls.from_bytes(data, str(source), key=key)
         if log is not None:
-            self._log = Log.of(log)
-            self._log.rewind(self._observed)
+            self._log = kept = Log.of(log)
+            kept.rewind(self._observed)
         return self
 
     @classmethod

@@ -50,9 +50,9 @@ class Log:
             self._cut_off()
 
     @classmethod
-    def of(cls, log: Any) -> Log | None:
-        """Return the log that a user gave: one, a path, or None."""
-        return log if log is None or isinstance(log, cls) else cls(log)
+    def of(cls, log: str | os.PathLike[str] | Log) -> Log:
+        """Return the log that a user gave, or one at the path given."""
+        return log if isinstance(log, Log) else cls(log)
 
     def write(self, entry: dict[str, Any]) -> int:
         """Append an entry whose ``alarm`` is not known yet; return where it begins."""
@@ -93,7 +93,8 @@ class Log:
         """
         if not self.path.is_file():
             return
-        kept, cut = [], []
+        kept: list[bytes] = []
+        cut: list[bytes] = []
         for line in self.path.read_bytes().splitlines(keepends=True):
             (cut if _number(line) > lines else kept).append(line)
         if cut:
