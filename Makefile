@@ -95,6 +95,10 @@ wheel-check: setup ## Build sdist and wheel, install the wheel in a clean enviro
 		--format json --out tiny.nc; \
 	test -s tiny.nc
 
+sbom: setup ## Write a software bill of materials of the tested set, results/sbom.json (CycloneDX)
+	@mkdir -p results
+	$(BIN)/python tools/sbom.py results/sbom.json
+
 bench: setup ## Run the benchmarks and print their tables
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
