@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=wo
 MKDOCS := NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-avx2 test-deployment lint format demo demo-schedulers docs docs-serve wheel-check bench coverage lock clean distclean
+.PHONY: help setup test test-avx2 test-deployment lint format demo demo-schedulers docs docs-serve wheel-check sbom bench coverage lock clean distclean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1@\2/p' $(MAKEFILE_LIST) | \
