@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,10 @@ def components() -> list[dict[str, Any]]:
             "version": version,
             "purl": f"pkg:pypi/{name.lower().replace('_', '-')}@{version}",
         }
-        try:
-            told = metadata.metadata(name)
-        except metadata.PackageNotFoundError:
-            told = None
-        licence = told and (told.get("License-Expression") or told.get("License"))
+        licence = ""
+        with suppress(metadata.PackageNotFoundError):
+            told = metadata.metadata(name).json
+            licence = str(told.get("license_expression") or told.get("license") or "")
         if licence and "\n" not in licence:
             part["licenses"] = [{"license": {"name": licence}}]
         found.append(part)

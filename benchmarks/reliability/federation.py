@@ -87,10 +87,12 @@ def play(rounds: int, troubled: bool) -> tuple[float, int]:
 
     folder = Path(tempfile.mkdtemp(prefix="freshband-federation-"))
     seen: list[float] = []
+    lines: list[str] = []
     kills: list[threading.Thread] = []
     with Deployment(make_app(folder, rounds, troubled), CLIENTS) as federation:
 
         def tell(line: str) -> None:
+            lines.append(line)
             match = re.search(r"round (\d+) of \d+: accuracy ([\d.]+)", line)
             if match is None:
                 return
@@ -104,9 +106,9 @@ def play(rounds: int, troubled: bool) -> tuple[float, int]:
                 )
                 kills[-1].start()
 
-        code = federation.run({"clients": CLIENTS, "rounds": rounds, "model": "mlp"}, tell)
+        code = federation.run({"clients": CLIENTS, "rounds": rounds}, tell)
         if code:
-            raise RuntimeError(f"the run ended with {code}")
+            raise RuntimeError("\n".join(["the run failed", *lines[-30:]]))
     return seen[-1], len(kills)
 
 

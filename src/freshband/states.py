@@ -52,14 +52,16 @@ class Moment(NamedTuple):
 Check: TypeAlias = Callable[[np.ndarray, np.ndarray, Any, Moment], bool]  # new, fresh, its state
 
 
-def FIXED(array: np.ndarray, fresh: np.ndarray, state: Any, at: Moment) -> bool:  # noqa: N802
-    """Accept what the state was started with: it never changes."""
+def _is_unchanged(array: np.ndarray, fresh: np.ndarray, state: Any, at: Moment) -> bool:
     return bool(np.array_equal(array, fresh))
 
 
-def ORDER(array: np.ndarray, fresh: np.ndarray, state: Any, at: Moment) -> bool:  # noqa: N802
-    """Accept every order of the numbers from 0."""
+def _is_order(array: np.ndarray, fresh: np.ndarray, state: Any, at: Moment) -> bool:
     return bool(np.array_equal(np.sort(array), np.arange(len(array))))
+
+
+def _has_numbers(array: np.ndarray, fresh: np.ndarray, state: Any, at: Moment) -> bool:
+    return array.dtype.kind != "f" or not np.isnan(array).any()
 
 
 def between(low: float, high: float | str = np.inf) -> Check:
@@ -78,6 +80,8 @@ def between(low: float, high: float | str = np.inf) -> Check:
     return check
 
 
+FIXED: Check = _is_unchanged  # what the state was started with
+ORDER: Check = _is_order  # any order of the numbers from 0
 FLAGS: Check = between(0, 1)
 
 _checks: dict[type, dict[str, Check | Mapping[str, Check]]] = {}
@@ -176,23 +180,25 @@ def _rebuild(
                 raise FileError(f"saved state does not fit this problem at {prefix + name!r}")
             fields[name] = np.array(array, order="C")
     rebuilt = cast(State, cast(NamedTuple, state)._replace(**fields))
-    checks, invariant = _checks.get(type(state), {}), _invariants.get(type(state))
-    for name, array in fields.items():
-        if not _is_state(array):
-            check = checks.get(name, _NO_NAN)
-            for part in check if isinstance(check, Mapping) else ("",):
-                one = check[part] if isinstance(check, Mapping) else check
-                values, fresh = array, getattr(state, name)
-                values, fresh = (values[part], fresh[part]) if part else (values, fresh)
-                if not one(values, fresh, rebuilt, at):
-                    raise FileError(f"saved state is not possible at {prefix + name!r}")
+    for name, part in _fields(rebuilt) if type(state) in _checks else ():
+        if name in fields and not _is_state(part) and not _is_allowed(state, rebuilt, name, at):
+            raise FileError(f"saved state is not possible at {prefix + name!r}")
+    invariant = _invariants.get(type(state))
     if invariant is not None and not invariant(rebuilt, at):
         raise FileError(f"saved state is not possible at {prefix.rstrip('.')!r}")
     return rebuilt
 
 
-def _NO_NAN(array: np.ndarray, fresh: np.ndarray, state: Any, at: Moment) -> bool:  # noqa: N802
-    return array.dtype.kind != "f" or not np.isnan(array).any()
+def _is_allowed(fresh: Any, state: Any, name: str, at: Moment) -> bool:
+    """Whether a field of a rebuilt state holds what its type declares."""
+    check, array, first = (
+        _checks[type(state)].get(name, _has_numbers),
+        getattr(state, name),
+        getattr(fresh, name),
+    )
+    if isinstance(check, Mapping):
+        return all(one(array[part], first[part], state, at) for part, one in check.items())
+    return check(array, first, state, at)
 
 
 def enlarge(fresh: State, state: State) -> State:
