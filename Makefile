@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=wo
 MKDOCS := NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-avx2 test-deployment lint format demo demo-schedulers docs docs-serve wheel-check bench coverage lock clean distclean
+.PHONY: help setup test test-avx2 test-deployment lint format demo demo-schedulers docs docs-serve wheel-check sbom bench coverage lock clean distclean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1@\2/p' $(MAKEFILE_LIST) | \
@@ -94,6 +94,10 @@ wheel-check: setup ## Build sdist and wheel, install the wheel in a clean enviro
 		--policies random,glr-cucb --clients 2 --rounds 200 --runs 2 --seed 0 \
 		--format json --out tiny.nc; \
 	test -s tiny.nc
+
+sbom: setup ## Write a software bill of materials of the tested set, results/sbom.json (CycloneDX)
+	@mkdir -p results
+	$(BIN)/python tools/sbom.py results/sbom.json
 
 bench: setup ## Run the benchmarks and print their tables
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)

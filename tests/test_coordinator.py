@@ -8,6 +8,8 @@ import json
 import math
 import os
 import pickle
+import resource
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +22,7 @@ import pytest
 
 from freshband import Coordinator
 from freshband.errors import FileError, ParameterError, SequenceError, UnknownNameError
+from freshband.fleet.log import Log
 from tests.coordinating import content, started, watch_changes
 from tests.simulation.refusing import refused
 
@@ -261,7 +264,13 @@ def test_the_log_has_a_line_for_each_round(tmp_path: Path) -> None:
         outcome[0] = None if t % 10 == 3 else outcome[0]
         alarm = coordinator.observe(outcome)
         expected.append(
-            {"round": t + 1, "assignment": plan.tolist(), "outcome": outcome, "alarm": alarm}
+            {
+                "line": t + 1,
+                "round": t + 1,
+                "assignment": plan.tolist(),
+                "outcome": outcome,
+                "alarm": alarm,
+            }
         )
     lines = log.read_text().splitlines()
     assert [json.loads(line) for line in lines] == expected
@@ -329,7 +338,75 @@ def test_a_full_disk_is_told() -> None:
     coordinator.plan()
     with refused(FileError, "cannot write /dev/full: No space left on device"):
         coordinator.observe([True, True])
-    assert coordinator.round == 1  # learnt, as documented: only its line is lost
+    assert coordinator.round == 0
+    assert coordinator.pending is not None
+
+
+def test_a_full_disk_leaves_no_half_line_and_teaches_nothing(tmp_path: Path) -> None:
+    """The size of files is limited in place of a full disk: the system refuses to write more."""
+    path = tmp_path / "log"
+    coordinator = Coordinator("cucb", 2, 4, log=path)
+    coordinator.plan()
+    coordinator.observe([True, True])
+    before, saved = path.read_bytes(), coordinator.to_bytes()
+    coordinator.plan()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    former = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20, limits[1]))
+    try:
+        with refused(FileError, "cannot write .*log: (No space left|File too large)"):
+            coordinator.observe([False, True])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, former)
+    assert path.read_bytes() == before
+    assert coordinator.round == 1
+    twin = Coordinator.from_bytes(saved)
+    twin.plan()
+    for each in (coordinator, twin):
+        each.observe([False, True])
+    assert coordinator.ages.tolist() == twin.ages.tolist()
+    assert len(path.read_text().splitlines()) == 2
+
+
+def test_a_torn_line_is_cut_off_and_no_round_stands_twice(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    coordinator = Coordinator("cucb", 2, 4, log=path)
+    for t in range(9):
+        coordinator.plan()
+        coordinator.observe([True, True])
+        if t == 4:
+            coordinator.save(tmp_path / "state")
+    with path.open("a") as file:
+        file.write('{"line": 10, "rou')
+    again = Coordinator.load(tmp_path / "state", log=path)
+    for _ in range(4):
+        again.plan()
+        again.observe([True, False])
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["round"] for row in rows] == list(range(1, 10))
+    assert [row["outcome"] for row in rows] == [[1, 1]] * 5 + [[1, 0]] * 4
+    cut = [json.loads(line) for line in (tmp_path / "log.cut").read_text().splitlines()]
+    assert [row["round"] for row in cut] == [6, 7, 8, 9]
+    path.write_text("x" * 200_000)  # one line, never finished
+    Log(path)
+    assert path.read_bytes() == b""
+
+
+def test_a_log_is_rotated_by_size(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log", max_bytes=300)
+    coordinator = Coordinator("cucb", 2, 4, log=log)
+    for _ in range(20):
+        coordinator.plan()
+        coordinator.observe([True, True])
+    rows = [
+        json.loads(line)["round"]
+        for name in ("log.1", "log")
+        for line in (tmp_path / name).read_text().splitlines()
+    ]
+    assert rows == list(range(rows[0], 21))
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["log", "log.1"]
+    assert max(each.stat().st_size for each in tmp_path.iterdir()) < 500
 
 
 # ---------------------------------------------------------------------------------------- threads

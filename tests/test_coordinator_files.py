@@ -243,7 +243,7 @@ def without(*names: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
         (without("seed"), None, "it lacks 'seed'"),
         (without("rng"), None, "it lacks 'rng'"),
         (lambda header: {**header, "policy": "no-such"}, None, "unknown scheduler 'no-such'"),
-        (lambda header: {**header, "policy": "m-exp3"}, None, "does not fit this problem"),
+        (lambda header: {**header, "policy": "m-exp3"}, None, "is not possible at"),
         (lambda header: {**header, "policy": "oracle"}, None, "'oracle' sees the channels"),
         (lambda header: {**header, "n_clients": 0}, None, "n_clients must be a whole number"),
         (lambda header: {**header, "options": {"x": 1}}, None, "Cucb has no parameter 'x'"),

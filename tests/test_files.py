@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -95,3 +97,40 @@ def test_files_are_on_the_disk_before_they_are_in_place(
     )
     write_whole(tmp_path / "state.bin", b"data")
     assert done == ["sync", "replace", "sync"]
+
+
+def test_processes_that_write_one_file_leave_it_whole(tmp_path: Path) -> None:
+    """Also where all of them have the same number, as in containers: names are random."""
+    program = (
+        "import sys; from freshband._files import write_whole\n"
+        "for _ in range(40): write_whole(sys.argv[1], sys.argv[2].encode() * 5000)"
+    )
+    target = tmp_path / "state"
+    command = [sys.executable, "-c", program, str(target)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    writers = [subprocess.Popen([*command, letter], env=env) for letter in "abc"]
+    seen = 0
+    while any(writer.poll() is None for writer in writers):
+        if target.exists():
+            data = target.read_bytes()
+            assert len(data) == 5000
+            assert len(set(data)) == 1
+            seen += 1
+    assert [writer.returncode for writer in writers] == [0, 0, 0]
+    assert seen > 0
+    assert [each.name for each in tmp_path.iterdir()] == ["state"]
+
+
+def test_what_a_killed_writer_left_long_ago_is_swept_away(tmp_path: Path) -> None:
+    old, new, other = (
+        tmp_path / f".freshband-{digit * 16}.{name}"
+        for digit, name in (("0", "state"), ("1", "state"), ("2", "else"))
+    )
+    for each in (old, new, other):
+        each.write_bytes(b"half")
+    for each in (old, other):
+        os.utime(each, (0, 0))
+    write_whole(tmp_path / "state", b"whole")
+    assert not old.exists()  # nobody writes to it any more
+    assert new.exists()  # perhaps somebody does
+    assert other.exists()  # of another file

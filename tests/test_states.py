@@ -8,10 +8,27 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from freshband import Coordinator
 from freshband._policy import parse_policy
 from freshband.errors import FileError
 from freshband.schedulers.base import registry
-from freshband.states import _arrays, _grown, _rebuild, not_saved, record, reserve
+from freshband.states import (
+    FLAGS,
+    ORDER,
+    Moment,
+    _arrays,
+    _checks,
+    _derived,
+    _fields,
+    _grown,
+    _nested,
+    _rebuild,
+    between,
+    declare,
+    not_saved,
+    record,
+    reserve,
+)
 
 
 class Leaf(NamedTuple):
@@ -138,10 +155,6 @@ def test_every_scheduler_state_survives_flattening_and_growing(name: str, token:
     policy = parse_policy(name + token)
     rng = np.random.default_rng(0)
     state = reserve(policy.start(2, 5, rng, 100)[0], 500)
-    rng = np.random.default_rng(1)
-    for _, array in _arrays(state):
-        if array.dtype.names is None:
-            array[...] = rng.integers(0, 2, array.shape)
     saved = {path: array.copy() for path, array in _arrays(state)}
     again = _rebuild(policy.start(2, 5, rng, 100)[0], saved)
     assert type(again) is type(state)
@@ -166,3 +179,72 @@ def test_numbered_places_of_old_files_become_named_fields() -> None:
         _rebuild(fresh, old | {"mark": np.array([4, 7, 8])})
     with pytest.raises(FileError, match="'mark'"):
         _rebuild(fresh, old | {"mark": np.array([4.0, 7.0])})
+
+
+class Bounded(NamedTuple):
+    order: NDArray[np.int64]
+    place: NDArray[np.int64]
+    clock: NDArray[np.void]
+    share: NDArray[np.float64]
+    room: NDArray[np.float64]
+
+
+declare(
+    Bounded,
+    grows=("room",),
+    invariant=lambda state, at: bool(state.place[0] != 2),
+    order=ORDER,
+    place=between(-1, "order"),
+    clock={"began": between(0, "round"), "runs": FLAGS},
+)
+
+
+def bounded(**changes: Any) -> dict[str, NDArray[Any]]:
+    fresh = Bounded(np.arange(4), np.array([0]), record(began=3, runs=1), np.ones(2), np.zeros(2))
+    return {**dict(_arrays(fresh)), **changes}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("order", np.array([0, 1, 2, 2]), "not possible at 'order'"),
+        ("order", np.array([0, 1, 2, 3, 4]), "does not fit this problem at 'order'"),
+        ("place", np.array([4]), "not possible at 'place'"),
+        ("place", np.array([-2]), "not possible at 'place'"),
+        ("place", np.array([2]), "not possible at ''"),
+        ("clock", record(began=12, runs=1), "not possible at 'clock'"),
+        ("clock", record(began=3, runs=2), "not possible at 'clock'"),
+        ("share", np.array([0.0, np.nan]), "not possible at 'share'"),
+        ("room", np.zeros(1), "does not fit this problem at 'room'"),
+    ],
+)
+def test_a_state_holds_what_its_type_declares(name: str, value: Any, message: str) -> None:
+    fresh = Bounded(*bounded().values())
+    at = Moment(10, False)
+    assert _rebuild(fresh, bounded(room=np.zeros(9)), at=at).room.shape == (9,)
+    assert _rebuild(fresh, bounded(place=np.array([3])), at=at).place[0] == 3
+    with pytest.raises(FileError, match=message):
+        _rebuild(fresh, bounded(**{name: value}), at=at)
+
+
+def test_every_state_declares_what_its_whole_numbers_may_be() -> None:
+    """They may be indices, and compiled code does not check those."""
+    seen: set[type] = set()
+    for policy in [f"{name}{token}" for name in registry.names() for token in ("", "+aa")]:
+        if policy.startswith("oracle"):
+            continue  # it cannot be saved
+        for links in (False, True) if policy == "bayes" else (False,):
+            coordinator = Coordinator(
+                policy, 2, 5, horizon=9, links="differ" if links else "shared"
+            )
+            for part in (coordinator._fleet, coordinator._scheduler, coordinator._matching):
+                for state in _nested(part):
+                    seen.add(type(state))
+                    saved = {n for n, a in _fields(state) if isinstance(a, np.ndarray)}
+                    saved -= set(_derived.get(type(state), ()))
+                    numbers = {n for n in saved if getattr(state, n).dtype.kind != "f"}
+                    assert numbers <= _checks.get(type(state), {}).keys(), type(state)
+                    for name, check in _checks.get(type(state), {}).items():
+                        fields = getattr(state, name).dtype.names
+                        assert callable(check) or set(check) == set(fields or ())
+    assert len(seen) > 12

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,8 @@ from freshband.errors import FileError, reason
 from freshband.parameters import file_path
 
 _SCRATCH: Final = ".freshband-"  # then 16 random digits and the name, whose ending is the format
+
+_STALE: Final = 3600.0  # seconds after which nobody writes to a scratch file any more
 
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
@@ -67,7 +70,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     _nearest_folder(target)
     scratch: Path | None = None
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _make_folders(target.parent)
         place = target.resolve()
         scratch = _open_scratch(place)
         yield scratch
@@ -75,8 +78,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             scratch.chmod(stat.S_IMODE(place.stat().st_mode))
         _sync(scratch)
         scratch.replace(place)
-        with suppress(OSError):  # not every system can sync a folder
-            _sync(place.parent)
+        _sync_folder(place.parent)
+        _sweep_stale(place)
     except OSError as error:
         raise FileError(f"cannot write {target}: {reason(error)}") from None
     finally:
@@ -94,7 +97,7 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
 def make_folder(folder: Path) -> None:
     """Make a folder and check that files can be written into it, or raise `FileError`."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        _make_folders(folder)
         _open_scratch(folder / "trial").unlink()
     except OSError as error:
         raise FileError(f"cannot write into {folder}: {reason(error)}") from None
@@ -111,13 +114,43 @@ def sweep(folder: Path, *older: str) -> None:
                 path.unlink()
 
 
+def _sweep_stale(place: Path) -> None:
+    """Remove what killed processes left of a file long ago; other writers may be at work now."""
+    ending, before = _ending(place), time.time() - _STALE
+    with suppress(OSError):
+        for entry in os.scandir(place.parent):
+            name = entry.name
+            if name.startswith(_SCRATCH) and name.endswith(ending):
+                with suppress(OSError):
+                    if entry.stat(follow_symlinks=False).st_mtime < before:
+                        Path(entry.path).unlink()
+
+
+def _ending(place: Path) -> str:
+    most = 255 - len(_SCRATCH) - 17  # file names are limited in bytes
+    return "." + os.fsdecode(os.fsencode(place.name)[-most:])
+
+
 def _open_scratch(place: Path) -> Path:
     """Make a new scratch file without following a link that already exists there."""
-    most = 255 - len(_SCRATCH) - 17  # file names are limited in bytes
-    ending = os.fsdecode(os.fsencode(place.name)[-most:])
-    scratch = place.with_name(f"{_SCRATCH}{secrets.token_hex(8)}.{ending}")
+    scratch = place.with_name(f"{_SCRATCH}{secrets.token_hex(8)}{_ending(place)}")
     os.close(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     return scratch
+
+
+def _make_folders(folder: Path) -> None:
+    """Make a folder and those above it, so that a power cut takes none of them back."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(exist_ok=True)
+        _sync_folder(each.parent)
+    if not folder.is_dir():
+        raise NotADirectoryError(20, "Not a directory")
+
+
+def _sync_folder(folder: Path) -> None:
+    with suppress(OSError):  # not every system can
+        _sync(folder)
 
 
 def _sync(path: Path) -> None:

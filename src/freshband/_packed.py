@@ -1,60 +1,94 @@
-"""Arrays in one NPZ file, with a JSON header and a checksum; nothing is pickled."""
+"""Arrays in one NPZ file, with a JSON header and a checksum; nothing is pickled.
+
+The checksum shows damage. With a secret key it is an HMAC: then it also shows that the file comes
+from somebody who knows the key.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import io
 import json
+import zipfile
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband.errors import FileError, shown
+from freshband.errors import FileError, ParameterError, shown
 
 Arrays = Mapping[str, NDArray[Any]]
+_MUCH: Final = 1 << 30  # bytes; larger arrays are written as they are, so that a small file that
+_RATIO: Final = 100  # asks for more than that is not ours
 
 
-def pack(form: str, header: Mapping[str, Any], arrays: Arrays) -> bytes:
+def pack(form: str, header: Mapping[str, Any], arrays: Arrays, key: bytes | None = None) -> bytes:
     """Return a file of the format named ``form``: a header of JSON values, and arrays by name."""
-    text = json.dumps({"format": form, **header}, sort_keys=True)
+    text = json.dumps({"format": form, "sealed": key is not None, **header}, sort_keys=True)
     buffer = io.BytesIO()
-    np.savez_compressed(
+    large = sum(array.nbytes for array in arrays.values()) > _MUCH
+    write = np.savez if large else np.savez_compressed
+    write(
         buffer,
         allow_pickle=False,
         header=np.array(text),
-        checksum=np.array(checksum(text, arrays)),
+        checksum=np.array(checksum(text, arrays, key)),
         **arrays,
     )
     return buffer.getvalue()
 
 
 def unpack(
-    form: str, data: bytes, source: str, *, older: Sequence[str] = ()
+    form: str,
+    data: bytes,
+    source: str,
+    *,
+    older: Sequence[str] = (),
+    key: bytes | None = None,
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return header and arrays of what `pack` returned, or raise `FileError` about ``source``.
 
     ``older`` are formats that are read as well; the header says which one it is.
     """
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        check_archive(io.BytesIO(data), len(data))
+        with np.load(io.BytesIO(data), allow_pickle=False) as files:
+            arrays = {name: files[name] for name in files.files}
         text, expected = str(arrays.pop("header")), str(arrays.pop("checksum"))
         header: dict[str, Any] = json.loads(text)
-        found = header["format"]
+        found, sealed = header["format"], header.get("sealed", False)
     except Exception:  # archive readers may raise any exception
         raise FileError(f"{source} is damaged or not a {form.split()[-2]}'s file") from None
     if found not in (form, *older):
         raise FileError(f"{source} must have the format {form!r}, got {shown(found)}")
-    if checksum(text, arrays) != expected:
+    if sealed is not (key is not None):
+        raise FileError(
+            f"{source} is sealed: give the key it was saved with"
+            if sealed
+            else f"{source} is not sealed: it was saved without a key"
+        )
+    if not hmac.compare_digest(checksum(text, arrays, key), expected):
         raise FileError(f"{source} is damaged: its checksum does not match")
     return header, arrays
 
 
-def checksum(header: str, arrays: Arrays) -> str:
+def check_archive(file: BinaryIO | Path, size: int) -> None:
+    """Raise ValueError if an archive of this size asks for far more memory than it has bytes."""
+    with zipfile.ZipFile(file) as archive:
+        asked = sum(part.file_size for part in archive.infolist())
+    if asked > max(_MUCH + (1 << 20), _RATIO * size):
+        raise ValueError(f"{size} bytes must not unpack to {asked}")
+
+
+def checksum(header: str, arrays: Arrays, key: bytes | None = None) -> str:
     """Return a digest of a header and of every array's name, type, shape and bytes."""
-    digest = hashlib.sha256(header.encode())
+    if key is not None and not (isinstance(key, bytes) and key):
+        raise ParameterError(f"key must be bytes, got {type(key).__name__} of length {len(key)}")
+    digest = hashlib.sha256() if key is None else hmac.new(key, digestmod=hashlib.sha256)
+    digest.update(header.encode())
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())

@@ -16,7 +16,7 @@ from freshband._policy import Policy
 from freshband.errors import ParameterError, RuleError, shown
 from freshband.matching.base import match
 from freshband.schedulers.base import override, score, select, update
-from freshband.states import not_saved
+from freshband.states import FLAGS, between, declare, not_saved
 
 
 class Desk(NamedTuple):
@@ -33,6 +33,13 @@ class Desk(NamedTuple):
 
 
 not_saved(Desk, "given")  # only compared with the present round
+declare(
+    Desk,
+    chosen=between(0, "given"),
+    assignment=between(-1, "given"),
+    overridden=FLAGS,
+    outcome=between(-1, 1),
+)
 
 
 def open_desk(n_clients: int, n_channels: int, client_scores: bool = False) -> Desk:
@@ -151,7 +158,8 @@ def read_contributions(
             f"contributions are for '+priority' only; {policy.name!r} does not use them"
         )
     try:
-        worth = np.asarray(contributions, dtype=np.float64)
+        given = np.asarray(contributions)
+        worth = np.asarray(given, np.float64) if given.dtype.kind in "iuf" else np.zeros(0)
     except (TypeError, ValueError):
         worth = np.zeros(0)
     if worth.shape != (n_clients,) or not np.isfinite(worth).all() or (worth < 0).any():

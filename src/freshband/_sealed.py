@@ -12,6 +12,7 @@ import os
 import platform
 from collections.abc import Iterable
 from importlib.metadata import version
+from pathlib import Path
 
 import h5py
 import xarray as xr
@@ -41,23 +42,41 @@ def save_sealed(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
             file.write(_SEAL + digest)
 
 
-def load_sealed(path: str | os.PathLike[str], *forms: str) -> xr.Dataset:
-    """Read a dataset whose attribute ``format`` is one of ``forms``; a missing seal is accepted.
+def is_whole(path: Path) -> bool:
+    """Whether a file has the seal that belongs to its content."""
+    try:
+        _unsealed(path)
+    except FileError:
+        return False
+    return True
 
-    Raises `FileError` if the file is missing, damaged, or of another format.
-    """
-    source = file_path("path", path)
+
+def _unsealed(source: Path) -> bytes:
+    """Return what a file holds before its seal, or raise `FileError`."""
     try:
         data = source.read_bytes()
     except OSError as error:
         raise FileError(f"cannot read {source}: {reason(error)}") from None
     body, found, digest = data.rpartition(_SEAL)
-    if found and hashlib.sha256(body).digest() != digest:  # HDF5 itself can hang on damage
+    if not found:
+        raise FileError(f"{source} is damaged or not a result: it has no seal at its end")
+    if hashlib.sha256(body).digest() != digest:
         raise FileError(f"{source} is damaged: its checksum does not match")
+    return body
+
+
+def load_sealed(path: str | os.PathLike[str], *forms: str) -> xr.Dataset:
+    """Read a dataset whose attribute ``format`` is one of ``forms``.
+
+    Raises `FileError` if the file is missing, damaged, of another format, or has no seal: HDF5
+    reads other numbers from a damaged file, or hangs.
+    """
+    source = file_path("path", path)
+    body = _unsealed(source)
     try:
-        with h5py.File(io.BytesIO(body or data)):  # h5netcdf would report a failure twice
+        with h5py.File(io.BytesIO(body)):  # h5netcdf would report a failure twice
             pass
-        dataset = xr.load_dataset(io.BytesIO(body or data), engine="h5netcdf")
+        dataset = xr.load_dataset(io.BytesIO(body), engine="h5netcdf")
     except Exception:  # HDF5 may raise any exception
         raise FileError(f"{source} is damaged or not a result") from None
     form = dataset.attrs.get("format")

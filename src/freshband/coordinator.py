@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from freshband._default import DEFAULT_POLICY
-from freshband._files import check_appendable, write_whole
+from freshband._files import write_whole
 from freshband._jit import explained
 from freshband._policy import Policy, parse_policy
 from freshband._rounds import broken_rule, read_contributions
@@ -28,16 +27,15 @@ from freshband.fleet._acknowledgements import (
 from freshband.fleet._learning import observe, observe_late
 from freshband.fleet._names import Name, Names
 from freshband.fleet._planning import plan
-from freshband.fleet._saving import read_coordinator, write_coordinator
+from freshband.fleet._saving import _ROOM, read_coordinator, write_coordinator
 from freshband.fleet._state import LOST, UNKNOWN, in_this_round, open_fleet
 from freshband.fleet._view import View
+from freshband.fleet.log import Log
 from freshband.fleet.options import FleetOptions, Links, ProofOfLife, Silence, read_weights
 from freshband.parameters import file_path, whole_number
 from freshband.states import enlarge, reserve
 
 __all__ = ["Coordinator"]
-
-_ROOM: Final = 1024  # rounds reserved ahead at a time
 
 
 class Coordinator(View):
@@ -63,8 +61,9 @@ class Coordinator(View):
         Hyper-parameters of the policy, such as ``{"delta": 0.01}``.
     horizon : int >= 1, optional
         The number of rounds T, which only the literal ``:paper`` settings need.
-    log : path, optional
-        A file to which a JSON line per observation is appended: round, assignment, outcome, alarm.
+    log : path or Log, optional
+        A file to which a JSON line per observation is appended: line, round, assignment, outcome,
+        alarm. See `freshband.fleet.log.Log`.
     scheduler : str or Policy, optional
         The old name of ``policy``.
     weights, max_transmissions, links, max_delay, silence, proof_of_life : optional
@@ -96,7 +95,7 @@ class Coordinator(View):
         run: int = 0,
         options: Mapping[str, Any] | None = None,
         horizon: int | None = None,
-        log: str | os.PathLike[str] | None = None,
+        log: str | os.PathLike[str] | Log | None = None,
         scheduler: str | Policy | None = None,
         weights: ArrayLike | None = None,
         max_transmissions: int | None = None,
@@ -139,10 +138,10 @@ class Coordinator(View):
         self._fleet.weight[:] = read_weights(weights, n_clients)
         self._left = np.zeros(n_clients, np.int64)  # the round in which a client left
         self._members = np.ones(n_clients, np.int8)
-        self._round = 0  # rounds closed
+        self._round = self._observed = 0  # rounds closed, and calls of observe
         self._reserved = 0
         self._planned = False
-        self._log = None if log is None else check_appendable(file_path("log", log))
+        self._log = None if log is None else Log.of(log)
 
     def _start(self, rng: np.random.Generator) -> None:
         """Allocate scheduler, matching and fleet for the present number of clients."""
@@ -252,8 +251,7 @@ class Coordinator(View):
         SequenceError
             If no plan is pending, or the round is too old or not planned.
         FileError
-            If the log cannot be written; then nothing is learnt, unless the disk filled up while
-            the line was being written.
+            If the log cannot be written; then nothing is learnt.
         """
         with self._lock:
             latest = self._round + self._planned
@@ -263,13 +261,14 @@ class Coordinator(View):
             news = read_news(sent, delivered, self.n_clients, clients, teaches)
             check_news(sent, when, news, self._clients)
             if self._log is None:
+                self._observed += 1
                 return self._learn(when, news)
-            try:
-                with self._log.open("a", encoding="utf-8") as log:  # on failure nothing is learnt
-                    alarm = self._learn(when, news)
-                    log.write(json.dumps(self._log_entry(when, alarm)) + "\n")
-            except OSError as error:
-                raise FileError(f"cannot write {self._log}: {reason(error)}") from None
+            entry = self._log_entry(when, news)
+            place = self._log.write(entry)  # on failure nothing is learnt
+            self._observed += 1
+            alarm = self._learn(when, news)
+            if alarm is not None:
+                self._log.tell_alarm(place, entry, alarm)
             return alarm
 
     def _learn(self, when: int, news: NDArray[np.int8]) -> int | None:
@@ -337,36 +336,48 @@ class Coordinator(View):
 
     # --------------------------------------------------------------------------------- saving
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, key: bytes | None = None) -> None:
         """Write everything needed to continue to one file, completely or not at all.
 
-        It may be called between `plan` and `observe`. Raises `FileError` if it cannot be written.
+        It may be called between `plan` and `observe`, and from any thread: a file is the state at
+        one time. With a secret ``key`` only those who know it can make or change a file that `load`
+        accepts with this key. Raises `FileError` if it cannot be written.
         """
-        write_whole(path, self.to_bytes())
+        if self._log is not None:
+            self._log.sync()
+        write_whole(path, self.to_bytes(key=key))
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self, *, key: bytes | None = None) -> bytes:
         """Return what `save` writes."""
-        return write_coordinator(self)
+        return write_coordinator(self, key)
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], *, log: str | os.PathLike[str] | None = None
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        log: str | os.PathLike[str] | Log | None = None,
+        key: bytes | None = None,
     ) -> Coordinator:
         """Return the coordinator saved at ``path``; it continues identically.
 
-        Raises `FileError` if the file is missing, damaged, or not a coordinator's.
+        Raises `FileError` if the file is missing, damaged, not a coordinator's, or not sealed with
+        the ``key``.
         """
         source = file_path("path", path)
         try:
             data = source.read_bytes()
         except OSError as error:
             raise FileError(f"cannot read {source}: {reason(error)}") from None
-        self = cls.from_bytes(data, str(source))
+        self = cls.from_bytes(data, str(source), key=key)
         if log is not None:
-            self._log = check_appendable(file_path("log", log))
+            self._log = kept = Log.of(log)
+            kept.rewind(self._observed)
         return self
 
     @classmethod
-    def from_bytes(cls, data: bytes, source: str = "the data") -> Coordinator:
+    def from_bytes(
+        cls, data: bytes, source: str = "the data", *, key: bytes | None = None
+    ) -> Coordinator:
         """Return the coordinator `to_bytes` wrote; ``source`` names it in errors."""
-        return read_coordinator(cls, data, source)
+        return read_coordinator(cls, data, source, key)

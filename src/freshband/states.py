@@ -1,19 +1,23 @@
-"""States as trees of arrays: how they grow, are flattened and rebuilt.
+"""States as trees of arrays: how they grow, are flattened, rebuilt and checked.
 
 A state is a ``NamedTuple`` whose fields are numpy arrays or further states, written in place.
+
+Compiled code trusts its arrays: an index out of range in a restored state would read or write
+memory that is not its own. So each state type declares beside its class, with `declare`, what its
+saved fields may hold, and `_rebuild` refuses everything else.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar, cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from freshband.errors import FileError, ParameterError, shown
 
-__all__ = ["not_saved", "record", "reserve"]
+__all__ = ["FIXED", "FLAGS", "ORDER", "between", "declare", "not_saved", "record", "reserve"]
 
 State = TypeVar("State", bound=tuple[Any, ...])
 
@@ -36,6 +40,71 @@ _derived: dict[type, tuple[str, ...]] = {}
 def not_saved(state_type: type, *fields: str) -> None:
     """Declare fields of a state type that need not be saved: start or `reserve` recreates them."""
     _derived[state_type] = fields
+
+
+class Moment(NamedTuple):
+    """When a state was saved."""
+
+    round: int  # rounds closed
+    planned: bool  # whether a plan waits for its outcomes
+
+
+Check: TypeAlias = Callable[[np.ndarray, np.ndarray, Any, Moment], bool]  # new, fresh, its state
+
+
+def _is_unchanged(array: np.ndarray, fresh: np.ndarray, state: Any, at: Moment) -> bool:
+    return bool(np.array_equal(array, fresh))
+
+
+def _is_order(array: np.ndarray, fresh: np.ndarray, state: Any, at: Moment) -> bool:
+    return bool(np.array_equal(np.sort(array), np.arange(len(array))))
+
+
+def _has_numbers(array: np.ndarray, fresh: np.ndarray, state: Any, at: Moment) -> bool:
+    return array.dtype.kind != "f" or not np.isnan(array).any()
+
+
+def between(low: float, high: float | str = np.inf) -> Check:
+    """Accept numbers from ``low`` to ``high``, never NaN.
+
+    ``high`` may be ``"round"``, that in which the state was saved, or the name of a field: then the
+    numbers are positions in it.
+    """
+
+    def check(array: np.ndarray, fresh: np.ndarray, state: Any, at: Moment) -> bool:
+        most = high
+        if isinstance(high, str):
+            most = at.round + 1 if high == "round" else len(getattr(state, high)) - 1
+        return bool(((array >= low) & (array <= most)).all())
+
+    return check
+
+
+FIXED: Check = _is_unchanged  # what the state was started with
+ORDER: Check = _is_order  # any order of the numbers from 0
+FLAGS: Check = between(0, 1)
+
+_checks: dict[type, dict[str, Check | Mapping[str, Check]]] = {}
+_invariants: dict[type, Callable[[Any, Moment], bool]] = {}
+_growing: dict[type, tuple[str, ...]] = {}
+
+
+def declare(
+    state_type: type,
+    *,
+    grows: tuple[str, ...] = (),
+    invariant: Callable[[Any, Moment], bool] | None = None,
+    **fields: Check | Mapping[str, Check],
+) -> None:
+    """Declare what the saved fields of a state type may hold; a record has a check per name.
+
+    Fields have the shape they were started with, unless they are named in ``grows``. Those of
+    floating-point numbers need no check of their own: they may hold anything but NaN. The
+    ``invariant`` is asked last, about the whole state.
+    """
+    _checks[state_type], _growing[state_type] = fields, grows
+    if invariant is not None:
+        _invariants[state_type] = invariant
 
 
 _newer: dict[type, tuple[str, ...]] = {}
@@ -90,19 +159,46 @@ def _nested(state: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
             yield from _nested(part)
 
 
-def _rebuild(state: State, saved: Mapping[str, np.ndarray], prefix: str = "") -> State:
-    """Return ``state`` with its arrays replaced by those ``saved`` under the same paths."""
+_START = Moment(0, False)
+
+
+def _rebuild(
+    state: State, saved: Mapping[str, np.ndarray], prefix: str = "", at: Moment = _START
+) -> State:
+    """Return ``state`` with its arrays replaced by those ``saved`` under the same paths.
+
+    Raises `FileError` if one is missing, or holds what the state type does not allow.
+    """
     derived, added = _derived.get(type(state), ()), _newer.get(type(state), ())
     fields: dict[str, Any] = {}
     for name, part in _fields(state):
         if _is_state(part):
-            fields[name] = _rebuild(part, saved, f"{prefix}{name}.")
+            fields[name] = _rebuild(part, saved, f"{prefix}{name}.", at)
         elif name not in derived and not (name in added and prefix + name not in saved):
             array = _as_records(saved.get(prefix + name), part)
-            if array is None or array.dtype != part.dtype or not _holds(array, part):
+            if array is None or array.dtype != part.dtype or not _fits(state, name, array, part):
                 raise FileError(f"saved state does not fit this problem at {prefix + name!r}")
-            fields[name] = np.asarray(array, order="C")
-    return cast(State, cast(NamedTuple, state)._replace(**fields))
+            fields[name] = np.array(array, order="C")
+    rebuilt = cast(State, cast(NamedTuple, state)._replace(**fields))
+    for name, part in _fields(rebuilt) if type(state) in _checks else ():
+        if name in fields and not _is_state(part) and not _is_allowed(state, rebuilt, name, at):
+            raise FileError(f"saved state is not possible at {prefix + name!r}")
+    invariant = _invariants.get(type(state))
+    if invariant is not None and not invariant(rebuilt, at):
+        raise FileError(f"saved state is not possible at {prefix.rstrip('.')!r}")
+    return rebuilt
+
+
+def _is_allowed(fresh: Any, state: Any, name: str, at: Moment) -> bool:
+    """Whether a field of a rebuilt state holds what its type declares."""
+    check, array, first = (
+        _checks[type(state)].get(name, _has_numbers),
+        getattr(state, name),
+        getattr(fresh, name),
+    )
+    if isinstance(check, Mapping):
+        return all(one(array[part], first[part], state, at) for part, one in check.items())
+    return check(array, first, state, at)
 
 
 def enlarge(fresh: State, state: State) -> State:
@@ -150,8 +246,10 @@ def _as_records(array: np.ndarray | None, fresh: np.ndarray) -> np.ndarray | Non
     return np.ascontiguousarray(array).view(fresh.dtype).reshape(fresh.shape)
 
 
-def _holds(array: np.ndarray, fresh: np.ndarray) -> bool:
-    """Whether an array has at least the room of a fresh one; states only grow."""
+def _fits(state: Any, name: str, array: np.ndarray, fresh: np.ndarray) -> bool:
+    """Whether an array has the shape of a fresh one, or more room where it may grow."""
+    if type(state) in _checks and name not in _growing[type(state)]:
+        return array.shape == fresh.shape
     return array.ndim == fresh.ndim and all(
         have >= need for have, need in zip(array.shape, fresh.shape, strict=True)
     )

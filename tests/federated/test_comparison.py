@@ -96,7 +96,7 @@ def test_without_means_regret_is_against_the_best_fixed_set() -> None:
 def test_runs_in_step_compute_what_they_would_alone(
     result: xr.Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(comparison, "_groups", lambda asked: [[0, 1]])
+    monkeypatch.setattr(comparison, "_groups", lambda asked, runs: [[0, 1]])
     again = compare(**_read_comparison(result), progress=False)
     xr.testing.assert_equal(again.drop_vars("seconds"), result.drop_vars("seconds"))
 
@@ -326,12 +326,12 @@ def test_bad_input(
 
 def test_a_gpu_plays_many_runs_in_step(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {name: [SETTINGS] * 50 for name in "abc"}
-    assert comparison._groups(asked)[:2] == [[0], [1]]
+    assert comparison._groups(asked, range(50))[:2] == [[0], [1]]
     monkeypatch.setattr(
         comparison, "pick_device", lambda name: type("Device", (), {"type": "cuda"})
     )
-    groups = comparison._groups(asked)
+    groups = comparison._groups(asked, range(50))
     assert [run for group in groups for run in group] == list(range(50))
     assert len(groups[0]) == 256 // 9
     drawn = {"a": [Training(dataset="synthetic")] * 3}  # other data in every run
-    assert comparison._groups(drawn) == [[0], [1], [2]]
+    assert comparison._groups(drawn, range(3)) == [[0], [1], [2]]

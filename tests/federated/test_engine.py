@@ -110,6 +110,8 @@ def test_clients_never_heard_are_the_slow_ones(cold_start: Any, loo: Any) -> Non
         {"algorithm": "fedavg"},
         {"algorithm": "fedavg", "weights": "contribution", "aggregation": "mean_one"},
         {"clip_norm": 0.2, "weights": "contribution"},
+        {"length_limit": 1.2, "rounds": 30},
+        {"length_limit": 1.1, "clip_norm": 0.2, "algorithm": "fedasync"},
         {"path": "threads", "matching": "priority", "error_samples": 3},
         {"local_rounds": 2},
         {"local_rounds": 3, "matching": "priority", "weights": "size", "path": "stacked"},

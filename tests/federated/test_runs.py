@@ -313,3 +313,23 @@ def test_objects_not_asked_for_are_refused(tmp_path: Path) -> None:
     start_run(tiny(), tmp_path / "a")
     with pytest.raises(ParameterError, match="dataset must not be given"):
         resume_run(tmp_path / "a", dataset=load_dataset("digits"))
+
+
+def test_a_damaged_result_of_a_finished_run_is_written_again(tmp_path: Path) -> None:
+    with start_run(tiny(rounds=3), tmp_path / "run") as run:
+        list(run)
+        assert run.wrote_result
+    path = run.result_path
+    whole = load_training(path)
+    with resume_run(tmp_path / "run") as again:
+        assert list(again) == []
+        assert not again.wrote_result
+    for data in (b"", path.read_bytes()[:-1], path.read_bytes()[:-60]):
+        path.write_bytes(data)
+        with resume_run(tmp_path / "run") as again:
+            assert not again.finished
+            assert list(again) == []
+            assert again.wrote_result
+            assert again.finished
+            assert "is damaged and was written again" in again.notes[-1]
+        assert load_training(path).equals(whole)

@@ -200,7 +200,7 @@ UNUSED: list[tuple[dict[str, Any], str, str]] = [
     (
         {"server_lr": 2, "algorithm": "fedasync"},
         "server_lr",
-        "algorithm 'fedavg', 'fedbuff', 'fixed', .* or 'uniform', not to 'fedasync', got 2",
+        "algorithm 'bounded', 'fedavg', 'fedbuff', .* or 'uniform', not to 'fedasync', got 2",
     ),
     (
         {"local_rounds": 3, "algorithm": "fedavg"},

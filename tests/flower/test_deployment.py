@@ -23,7 +23,8 @@ pytest.importorskip("torch")
 from freshband.federated import Federation, Training
 from freshband.federated._checkpoint import has_checkpoint, load_checkpoint
 from freshband.federated.result import load_training
-from freshband.flower._deployment import Deployment, DeploymentError, _marked
+from freshband.flower._deployment import Deployment, DeploymentError
+from freshband.flower._keeper import marked
 from freshband.flower._scaffold import write_app
 from freshband.flower.certificates import make_node_key
 
@@ -143,7 +144,7 @@ class Stage:
 
     def kill_server(self) -> None:
         """Kill the ServerApp at once, if there is one."""
-        for pid in _marked(self.federation.name):
+        for pid in marked(self.federation.name):
             try:
                 if b"flwr-serverapp" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     os.kill(pid, signal.SIGKILL)
@@ -158,7 +159,7 @@ def stage(tmp_path_factory):
     app = make_app(folder, folder / "signs")
     with Deployment(app, CLIENTS, folder / "kept") as federation:
         yield Stage(federation, folder / "signs")
-    assert _marked(federation.name) == []
+    assert marked(federation.name) == []
 
 
 def wait_for(condition, about=lambda: "", seconds=LIMIT):
@@ -170,7 +171,7 @@ def wait_for(condition, about=lambda: "", seconds=LIMIT):
 
 def kill_node(federation, client):
     """Kill a client's SuperNode and all it started, as a power cut would."""
-    for pid in _marked(f"{federation.name}/client-{client}"):
+    for pid in marked(f"{federation.name}/client-{client}"):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     federation.processes.pop(f"client-{client}").wait()

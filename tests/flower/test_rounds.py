@@ -204,6 +204,8 @@ def spoil(reply, how):
     elif how == "bytes":
         record[name] = Array(str(array.dtype), array.shape, "numpy.ndarray", b"not numpy")
         return reply
+    elif how == "long":
+        array = np.full_like(array, 1e4)
     elif how == "missing":
         del record[name]
         return reply
@@ -211,7 +213,7 @@ def spoil(reply, how):
     return reply
 
 
-@pytest.mark.parametrize("how", ["nan", "shape", "type", "bytes", "missing"])
+@pytest.mark.parametrize("how", ["nan", "shape", "type", "bytes", "missing", "long"])
 def test_what_cannot_be_an_update_is_refused(how):
     def change(client, round, reply):
         return spoil(reply, how) if client == 1 else reply
@@ -222,6 +224,7 @@ def test_what_cannot_be_an_update_is_refused(how):
     assert not any(record.delivered[1] for record in records)
     assert not any(record.refused[[0, 2, 3]].any() for record in records)
     assert all(np.isfinite(array).all() for array in rounds.model.values())
+    assert any(record.too_long is not None for record in records) is (how == "long")
     assert records[-1].ages[1] == 1 + len(records)
     assert sum(record.delivered.sum() for record in records) > 0
 
@@ -427,7 +430,9 @@ def test_what_does_not_fit_together_is_refused():
 def test_a_record_is_complete():
     rounds, _ = play({**SMALL, "rounds": 3})
     record = rounds.step()
-    told = {field.name for field in dataclasses.fields(record)} - {"expected_ages", "present"}
+    told = {field.name for field in dataclasses.fields(record)} - {
+        "expected_ages", "present", "too_long"
+    }  # fmt: skip
     assert set(json.loads(record.to_json())) == told
     assert len(rounds.scheduler_seconds) == 1
     assert 0.0 < rounds.scheduler_seconds[0] < record.seconds

@@ -48,6 +48,7 @@ class Client:
         self.model = zeros  # the one that goes with it
         self.began = 0  # which of the server's models it was trained from
         self.error = 1.0  # travels with the update
+        self.lengths: list[float] = []  # of all updates that arrived
         self.age = 1
         self.worked = 0  # rounds, on the model it received last
         self.server_update: Weights | None = None  # what last arrived
@@ -126,7 +127,8 @@ class SlowFederation:
         plan = self.coordinator.plan(self.contributions if wanted else None)
         good = self.air.block(1).states[0]
         arrived = [m for m in range(s.clients) if good[plan[m]]]
-        refused = {m for m in arrived if not self.accept(m)}
+        finite = [m for m in arrived if self.measure(m)]
+        refused = {m for m in arrived if m not in finite or not self.accept(m)}
         delivered = [m for m in arrived if m not in refused]
         late = {m: len(self.versions) - 1 - self.clients[m].began for m in delivered}
         zeta = list(self.zeta)
@@ -228,21 +230,29 @@ class SlowFederation:
 
     # -------------------------------------------------------------------------------- server
 
+    def measure(self, m: int) -> bool:
+        """Note the length of what arrived; return whether it is finite."""
+        client = self.clients[m]
+        altered = None if self.alter is None else self.alter(self.t, m, client.update)
+        client.update = client.update if altered is None else altered
+        length = self.settings.client_lr * math.sqrt(float(dot(client.update, client.update)))
+        client.lengths += [length] if math.isfinite(length) else []
+        return math.isfinite(length)
+
     def accept(self, m: int) -> bool:
-        """Look at an update; shorten it if it is too long."""
+        """Refuse an update much longer than others; shorten it if it is too long."""
         s, client = self.settings, self.clients[m]
-        began = self.versions[client.began]
-        update = client.update
-        if self.alter is not None:
-            altered = self.alter(self.t, m, update)
-            update = update if altered is None else altered
-        if not all(torch.isfinite(value).all() for value in update.values()):
+        lengths = sorted(max(each.lengths[-5:]) for each in self.clients if each.lengths)
+        usual = math.sqrt(float(dot(self.model, self.model)))
+        if len(lengths) >= 3:
+            usual = lengths[(len(lengths) - 1) // 2]
+        if s.length_limit and client.lengths[-1] > s.length_limit * usual:
             return False
-        length = s.client_lr * math.sqrt(float(dot(update, update)))
-        if s.clip_norm is not None and length > s.clip_norm:
-            update = {n: value * s.clip_norm / length for n, value in update.items()}
-        client.update = update
-        client.model = {n: began[n] - s.client_lr * value for n, value in update.items()}
+        if s.clip_norm is not None and client.lengths[-1] > s.clip_norm:
+            short = s.clip_norm / client.lengths[-1]
+            client.update = {n: value * short for n, value in client.update.items()}
+        began = self.versions[client.began]
+        client.model = {n: began[n] - s.client_lr * value for n, value in client.update.items()}
         return True
 
     def aggregate(self, delivered: list[int], late: dict[int, int]) -> dict[int, float]:

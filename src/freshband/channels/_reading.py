@@ -7,19 +7,20 @@ import fnmatch
 import gzip
 import importlib
 import itertools
-import zipfile
 import zlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from freshband._packed import check_archive
 from freshband.channels.base import _Floats
 from freshband.errors import FileError, ParameterError, nearest
 
+_UNPACKED, _RATIO = 1 << 25, 50  # bytes, and times its size: what a compressed text may hold
 _SUFFIXES = (".csv", ".csv.gz", ".npy", ".npz", ".parquet")
 
 
@@ -95,6 +96,8 @@ def _group(readings: Readings, names: Sequence[str]) -> Readings:
 
 def _load_array(path: str, key: str | None) -> npt.NDArray[Any]:
     try:
+        if suffix(path) == ".npz":
+            check_archive(Path(path), Path(path).stat().st_size)
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return loaded
@@ -104,7 +107,7 @@ def _load_array(path: str, key: str | None) -> npt.NDArray[Any]:
             if key in loaded.files:
                 return np.asarray(loaded[key])
             known = list(loaded.files)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:  # headers are Python text: reading them may raise anything
         raise FileError(f"{path}: cannot be read: {_one_line(error)}") from None
     if key is None:
         raise ParameterError(f"key must be one of {', '.join(sorted(known))} for {path}, got None")
@@ -175,13 +178,23 @@ def _csv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
     """Yield line number and cells, without blank lines and lines that begin with #."""
     try:
         with gzip.open(path) if path.lower().endswith(".gz") else Path(path).open("rb") as raw:
-            text = (line.decode("utf-8-sig") for line in raw)
+            text = (line.decode("utf-8-sig") for line in _not_too_much(raw, path))
             reader = csv.reader(text, strict=True)
             for row in reader:
                 if row and not row[0].lstrip().startswith("#") and any(map(str.strip, row)):
                     yield reader.line_num, row
     except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
         raise FileError(f"{path}: cannot be read: {_one_line(error)}") from None
+
+
+def _not_too_much(raw: Iterable[bytes], path: str) -> Iterator[bytes]:
+    """Yield the lines of a file; a compressed one may hold only so much more than its size."""
+    left = _UNPACKED + _RATIO * Path(path).stat().st_size
+    for line in raw:
+        left -= len(line)
+        if left < 0 and path.lower().endswith(".gz"):
+            raise OSError("it unpacks to far more than its size; unpack it first, if it is yours")
+        yield line
 
 
 def _number(cell: str) -> float | None:

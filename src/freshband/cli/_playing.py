@@ -1,4 +1,4 @@
-"""A training run as the command line plays it, and how Ctrl-C ends it."""
+"""A training run as the command line plays it, and how Ctrl-C or SIGTERM ends it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -45,19 +48,48 @@ class PlayedRun:
         return str(self.federation.dataset.train_images.device)
 
 
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """Interrupt the program, as Ctrl-C does: what it holds is given back or saved on the way."""
+    raise KeyboardInterrupt
+
+
 @contextmanager
 def interruptible(stop: Callable[[], None]) -> Iterator[None]:
-    """Make the first Ctrl-C call ``stop``; the second one interrupts as usual."""
+    """Make the first Ctrl-C or SIGTERM call ``stop``; the second one interrupts as usual."""
 
     def handle(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for each in _ENDING:
+            signal.signal(each, interrupt)
         stop()
 
     if threading.current_thread() is not threading.main_thread():
         yield  # signals reach the main thread alone
         return
-    before = signal.signal(signal.SIGINT, handle)
+    before = [signal.signal(each, handle) for each in _ENDING]
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for each, former in zip(_ENDING, before, strict=True):
+            signal.signal(each, former)
+
+
+@contextmanager
+def keeping(out: Path | None) -> Iterator[None]:
+    """Say after an interruption what is kept; after success remove it: the result is written."""
+    from freshband._keeping import count_runs, forget_runs
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        how = "nothing is saved without --out"
+        if out is not None:
+            how = (
+                f"{count_runs(out)} runs are kept in {out}.runs: the same command goes on from them"
+            )
+        typer.echo(f"stopped; {how}", err=True)
+        raise
+    if out is not None:
+        forget_runs(out)

@@ -11,7 +11,9 @@ from typing import Any
 
 import typer
 
-from freshband.errors import ParameterError, UnknownNameError, nearest
+from freshband.errors import ParameterError, UnknownNameError, nearest, shown
+
+_DEEP = 16  # lists in lists that no setting needs
 
 
 def given_options(context: typer.Context) -> set[str]:
@@ -79,6 +81,8 @@ def _read_value(text: str) -> Any:
     [0.6, 1000, True, None, [0.1, 0.9], 'paper']
     """
     plain = text.strip()
+    if plain.startswith("[" * _DEEP):
+        raise ParameterError(f"--set: lists must not be nested so deeply, got {shown(plain)}")
     if plain.lower() in ("true", "false"):
         return plain.lower() == "true"
     try:

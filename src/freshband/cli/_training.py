@@ -115,6 +115,8 @@ def read_file(path: Path) -> Layer:
         raise FileError(f"cannot read {path}: {reason(error)}") from None
     except tomllib.TOMLDecodeError as error:
         raise FileError(f"{path} is not TOML: {reason(error)}") from None
+    except RecursionError:
+        raise FileError(f"{path} is nested too deeply") from None
     layer = Layer(str(path))
     for key, value in found.items():
         if not isinstance(value, dict):

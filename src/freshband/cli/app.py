@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Final, cast
@@ -14,6 +15,7 @@ from freshband import __version__
 from freshband._plugins import import_file
 from freshband.cli import flower
 from freshband.cli._folding import Command, Group
+from freshband.cli._playing import interrupt
 from freshband.cli.bounds import bounds
 from freshband.cli.compare import compare
 from freshband.cli.list import list_things
@@ -88,11 +90,16 @@ def _options(
 def main() -> None:
     """Run the command line: errors of the user end with exit code 2 and one line."""
     arguments = sys.argv[1:] or ["--help"]
+    if signal.getsignal(signal.SIGTERM) != signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, interrupt)
     try:
         _check_completion()
         code = app(arguments, prog_name="freshband", standalone_mode=False)
     except (FreshbandError, MemoryError, _UsageError) as error:
         _complain(error)
+        code = 2
+    except RecursionError:
+        _complain(ParameterError("what was given is nested too deeply"))
         code = 2
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED

@@ -10,6 +10,7 @@ import typer
 from freshband._plugins import made_with
 from freshband.cli import _options, _training
 from freshband.cli._options import Format, Where
+from freshband.cli._playing import keeping
 from freshband.cli._settings import check_options, check_outputs, given_options, print_json
 from freshband.cli._tables import print_policies, print_written
 from freshband.errors import ParameterError
@@ -103,10 +104,10 @@ def compare(
     check_outputs(out, plot)
     request, facts = _request(context.params, given_options(context))
     where: dict[str, Any] = {"backend": backend.value, "address": address, "gpus": gpus}
-    with made_with(like, facts):
-        result = train_all(**request, **where, progress=not quiet)
-    if out is not None:
-        save_comparison(result, out)
+    with made_with(like, facts), keeping(out):
+        result = train_all(**request, **where, progress=not quiet, keep=out)
+        if out is not None:
+            save_comparison(result, out)
     if plot is not None:
         from freshband.reporting.curves import save_figure
         from freshband.reporting.training import draw_comparison

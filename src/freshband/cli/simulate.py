@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from freshband.cli._options import Address, Backend, Format, Output, Quiet, Where, count
+from freshband.cli._playing import keeping
 from freshband.cli._settings import (
     check_options,
     check_outputs,
@@ -164,9 +165,10 @@ def simulate(
             plain = is_papers_problem(model, fleet_of(request), request["clients"])
             _check_measure(measure.value, has_means=model.has_means, rotates=plain)
         where: dict[str, Any] = {"threads": threads, "backend": backend.value, "address": address}
-        result = run_simulation(model, **request, **where, progress=not quiet)
-    if out is not None:
-        save_result(result, out)
+        with keeping(out):
+            result = run_simulation(model, **request, **where, progress=not quiet, keep=out)
+            if out is not None:
+                save_result(result, out)
     if plot is not None:
         save_figure(draw_curves(result, measure.value, log=log), plot)
     if output is Format.json:

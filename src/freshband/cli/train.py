@@ -127,8 +127,8 @@ def train(
 
     Each round the clients whose update got through receive the new model and
     train on their own samples; then everybody sends over the channel that the
-    scheduler assigned. Ctrl-C ends the round, saves, and prints how to
-    resume; a second one stops at once.
+    scheduler assigned. Ctrl-C or SIGTERM ends the round, saves, and prints how
+    to resume; a second one stops at once.
 
     [bold]Examples[/bold]
 
@@ -159,11 +159,11 @@ def train(
             else:
                 run = federated.start_run(chosen, out, checkpoint_every=checkpoint_every, keep=keep)
                 job = PlayedRun(run.federation, run)
-    for note in [] if job.run is None else job.run.notes:
-        typer.echo(f"note: {note}", err=True)
+    told = _tell_notes(job, 0)
     try:
         with job.federation:
             _play(job, quiet=quiet, tensorboard=tensorboard)
+            _tell_notes(job, told)
             _report(job, output, plot)
     except KeyboardInterrupt:
         _say_how_to_resume(job)
@@ -171,6 +171,14 @@ def train(
     if job.interrupted:
         _say_how_to_resume(job)
         raise typer.Exit(_INTERRUPTED)
+
+
+def _tell_notes(job: PlayedRun, told: int) -> int:
+    """Print the run's notes from the given one on; return how many there are."""
+    notes = [] if job.run is None else job.run.notes
+    for note in notes[told:]:
+        typer.echo(f"note: {note}", err=True)
+    return len(notes)
 
 
 def _choose(params: dict[str, Any], given: set[str]) -> tuple[Training, dict[str, Any]]:
@@ -246,7 +254,7 @@ def _report(job: PlayedRun, output: Format, plot: Path | None) -> None:
     if not job.records or (job.interrupted and output is Format.json):
         return
     result = collect_records(job.records, job.settings, device=job.device)
-    written = [job.run.result_path] if job.run is not None and job.run.finished else []
+    written = [job.run.result_path] if job.run is not None and job.run.wrote_result else []
     if plot is not None:
         from freshband.reporting.curves import save_figure
         from freshband.reporting.training import draw_training
@@ -294,7 +302,7 @@ def _rows(found: dict[str, Any]) -> dict[str, str]:
         "participation": f"{heard:.0%} of rounds, Jain {found['jain']:.3f}, staleness "
         f"{number(found['mean_staleness'], 2)}",
         "changes noticed": "no detector" if found["alarms"] is None else str(found["alarms"]),
-        "updates refused": str(found["refused"]),
+        "updates refused": f"{found['refused']}, {found['too_long']} of them for their length",
         "sent": f"{found['bytes_up'] / 1e6:,.1f} MB up, {found['bytes_down'] / 1e6:,.1f} MB down",
         "time": f"{found['seconds']:.1f} s, {found['rounds_per_second']:.1f} rounds/s on "
         f"{found['device']}",

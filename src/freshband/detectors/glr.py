@@ -24,7 +24,17 @@ from pydantic import Field
 from freshband._jit import cold, kernel
 from freshband.detectors.base import forget, forget_all, push, since_change
 from freshband.parameters import Parameters
-from freshband.states import _grown, not_saved, record, reserve
+from freshband.states import (
+    FIXED,
+    FLAGS,
+    Moment,
+    _grown,
+    between,
+    declare,
+    not_saved,
+    record,
+    reserve,
+)
 
 __all__ = ["Glr", "threshold"]
 
@@ -62,6 +72,50 @@ class _GlrState(NamedTuple):
 
 
 not_saved(_GlrState, "table")
+
+
+def _has_hulls(state: _GlrState, at: Moment) -> bool:
+    """Whether counts are those of outcomes so far, and the vertices those of hulls of such paths.
+
+    Only of strictly convex hulls is it known how much room they need.
+    """
+    book, hull = state.book, state.hull
+    sizes = book["size"]
+    if ((book["ones"] > book["count"]).any()) or (sizes > hull.shape[2]).any():
+        return False
+    if (book["count"] > 2 * (hull.shape[2] + 8) ** 1.5).any():  # the room of which is there
+        return False
+    for channel, side in np.argwhere(sizes > 0).tolist():
+        corners = hull[channel, side, : sizes[channel, side]]
+        ends = {"s": book["count"][channel], "ones": book["ones"][channel]}
+        along, up = (np.diff(corners[name], prepend=0, append=ends[name]) for name in ends)
+        turns = up[:-2] * along[1:-1] - up[1:-1] * along[:-2]
+        if not ((along > 0) & (up >= 0) & (up <= along)).all():
+            return False
+        if not ((turns > 0) if side == _UPPER else (turns < 0)).all():
+            return False
+    return True
+
+
+_COUNT = between(0, "round")
+declare(
+    _GlrState,
+    grows=("hull",),
+    invariant=_has_hulls,
+    book={
+        "count": _COUNT,
+        "ones": _COUNT,
+        "last": FLAGS,
+        "patience": between(-np.inf),
+        "price": between(0),
+        "size": _COUNT,
+        "split": _COUNT,
+        "before": _COUNT,
+        "statistic": between(-np.inf),
+    },
+    hull={"s": _COUNT, "ones": _COUNT, "fit": between(-np.inf)},
+    rule=FIXED,
+)
 
 
 @final

@@ -206,11 +206,11 @@ def reproduce(
 
     Yields each piece once its file exists, and whether it existed before.
     """
-    from freshband._sealed import save_sealed  # xarray takes half a second to import
+    from freshband._sealed import is_whole, save_sealed  # xarray takes half a second to import
 
     for piece in experiment.pieces():
         path = check_writable(folder / f"{piece.key}.nc")
-        known = path.exists()
+        known = path.exists() and is_whole(path)  # a damaged one is made again
         if known:  # an interrupted command resumes here
             _load(piece, path)  # refuses a file with other settings
         else:

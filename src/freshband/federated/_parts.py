@@ -31,6 +31,7 @@ def parts_of(settings: Training, n_channels: int, fleet: SimulatedFleet) -> dict
             settings.clients, settings.client_lr, rule=rule, options=settings.valuing,
             weigh=settings.weights == "contribution",
         ),
+        "length_limit": settings.length_limit,
         "clip_norm": settings.clip_norm,
     }  # fmt: skip
 

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from freshband.errors import RuleError, shown
 
-NEWER = ("reached", "there", "given", "verdicts", "on_the_way")  # not in the first checkpoints
+# What the first checkpoints do not have.
+NEWER = ("reached", "there", "given", "verdicts", "on_the_way", "lengths")
+_REMEMBERED = 5  # lengths of each client
 UNKNOWN, LOST, TAKEN, REFUSED, EMPTY = range(-1, 4)  # what became of a transmission
 
 
@@ -93,6 +95,7 @@ class ServerState:
     given: NDArray[np.int64]  # (M,), rounds in which clients got the model they work on
     verdicts: NDArray[np.int8]  # (M,), on the updates clients hold: 0, TAKEN or REFUSED
     on_the_way: NDArray[np.int8]  # (D, M), acknowledgements of the last D rounds, oldest first
+    lengths: NDArray[np.float64]  # (M, 5), `η |G|` of each client's last updates, NaN for none
 
     @classmethod
     def first(
@@ -114,6 +117,7 @@ class ServerState:
             given=np.zeros(n_clients, np.int64),
             verdicts=np.zeros(n_clients, np.int8),
             on_the_way=np.full((delay, n_clients), UNKNOWN, np.int8),
+            lengths=np.full((n_clients, _REMEMBERED), np.nan),
         )
 
     def to_tensors(self) -> dict[str, torch.Tensor]:

@@ -22,6 +22,7 @@ from freshband._policy import read_options
 from freshband._sealed import load_sealed, save_sealed, versions_of
 from freshband.channels.base import _same_air
 from freshband.errors import FreshbandError, ParameterError, shown
+from freshband.federated._kept import KeptRecords, Records
 from freshband.federated._own_things import check_own_things, check_settings
 from freshband.federated._rules import settings_of, unused_by_all
 from freshband.federated.algorithms import Rule
@@ -54,7 +55,6 @@ __all__ = [
 
 _Asked: TypeAlias = Mapping[str, Sequence[Training]]  # of each policy, the settings of every run
 _Own: TypeAlias = Mapping[str, Rule | None]  # the user's own rule, of each policy that has it
-_Records: TypeAlias = dict[tuple[str, int], list[RoundRecord]]  # by policy and run
 
 _FORMAT: Final = "freshband comparison 1"
 _IN_STEP: Final = 256  # clients that train in one batch on a GPU, at most
@@ -72,6 +72,7 @@ def compare(
     address: str | None = None,
     gpus: float = 0.0,
     progress: bool = True,
+    keep: str | os.PathLike[str] | None = None,
 ) -> xr.Dataset:
     """Train with several policies under the same conditions, several times.
 
@@ -102,6 +103,8 @@ def compare(
         The share of a GPU that a run takes on Ray, such as 0.25.
     progress : bool, default True
         Show a progress bar on stderr if it is a terminal.
+    keep : path, optional
+        Keep every finished run in the folder ``KEEP.runs``, and compute only those missing there.
 
     Returns
     -------
@@ -136,10 +139,11 @@ def compare(
     own = {name: None if "@" in name else algorithm for name in asked}
     began = time.perf_counter()
     where = open_backend(backend, address=address, gpus=gpus)  # says what does not fit
+    kept = KeptRecords(keep, settings, asked, algorithm)
     if backend == "threads":
-        records = _train_all(asked, own, progress)
+        records = _train_all(asked, own, progress, kept)
     else:
-        records = _train_on(where, asked, own, progress)
+        records = _train_on(where, asked, own, progress, kept)
     results = [
         xr.concat(
             [collect_records(records[name, run], each) for run, each in enumerate(row)],
@@ -173,12 +177,14 @@ def compare(
     )
 
 
-def _train_all(asked: _Asked, own: _Own, progress: bool) -> _Records:
-    records: _Records = {}
+def _train_all(asked: _Asked, own: _Own, progress: bool, kept: KeptRecords) -> Records:
     some = next(iter(asked.values()))
+    records = kept.load(range(len(some)))
+    done = {run for _, run in records}
     with _progress_bar(progress) as bar:
-        task = bar.add_task("loading", total=some[0].rounds * len(some))
-        for group in _groups(asked):
+        rounds = some[0].rounds
+        task = bar.add_task("loading", total=rounds * len(some), completed=rounds * len(done))
+        for group in _groups(asked, [run for run in range(len(some)) if run not in done]):
             told = f"run {group[0] + 1}" + (f" to {group[-1] + 1}" if len(group) > 1 else "")
             bar.update(task, description=f"training, {told} of {len(some)}")
             keys = [(name, run) for run in group for name in asked]
@@ -187,22 +193,29 @@ def _train_all(asked: _Asked, own: _Own, progress: bool) -> _Records:
                 for key, record in zip(keys, played, strict=True):
                     records.setdefault(key, []).append(record)
                 bar.advance(task, len(group))
+            for run in group:
+                kept.save(run, records)
     return records
 
 
-def _train_on(backend: Backend, asked: _Asked, own: _Own, progress: bool) -> _Records:
+def _train_on(
+    backend: Backend, asked: _Asked, own: _Own, progress: bool, kept: KeptRecords
+) -> Records:
     """Train with every run a call of its own."""
-    records: _Records = {}
     runs = range(len(next(iter(asked.values()))))
+    records = kept.load(runs)
+    missing = [run for run in runs if (next(iter(asked)), run) not in records]
     with _progress_bar(progress) as bar:
-        task = bar.add_task("training", total=len(runs))
-        for _, found in backend.compute(partial(_play_one, dict(asked), own), runs):
+        task = bar.add_task("training", total=len(runs), completed=len(runs) - len(missing))
+        play = partial(_play_one, dict(asked), own)
+        for place, found in backend.compute(play, missing) if missing else ():
             records |= found
+            kept.save(missing[place], records)
             bar.advance(task)
     return records
 
 
-def _play_one(asked: _Asked, own: _Own, run: int) -> _Records:
+def _play_one(asked: _Asked, own: _Own, run: int) -> Records:
     """Play all policies of one run in step, with one worker unless the settings say otherwise."""
     settings = [
         row[run] if row[run].workers else row[run].model_copy(update={"workers": 1})
@@ -212,14 +225,13 @@ def _play_one(asked: _Asked, own: _Own, run: int) -> _Records:
     return {(name, run): list(records) for name, records in zip(asked, played, strict=True)}
 
 
-def _groups(asked: _Asked) -> list[list[int]]:
+def _groups(asked: _Asked, runs: Sequence[int]) -> list[list[int]]:
     """Return the runs that are played in step: on a GPU many small ones at a time."""
     some = next(iter(asked.values()))
     settings, at_a_time = some[0], 1
     if settings.dataset not in _DATA_BY_RUN and pick_device(settings.device).type != "cpu":
         at_a_time = max(1, _IN_STEP // (settings.clients * len(asked)))
-    runs = range(len(some))
-    return [list(runs[first : first + at_a_time]) for first in runs[::at_a_time]]
+    return [list(runs[first : first + at_a_time]) for first in range(0, len(runs), at_a_time)]
 
 
 def _in_step(

@@ -40,10 +40,11 @@ from freshband.federated.clients._base import (
     check_trainable,
 )
 from freshband.federated.data import Dataset, load_dataset
+from freshband.federated.inspection import AlterUpdate
 from freshband.federated.models import build_model
 from freshband.federated.partition import Partition, split_samples
 from freshband.federated.records import RoundRecord
-from freshband.federated.server import FederatedServer, Plan, _AlterUpdate
+from freshband.federated.server import FederatedServer, Plan
 from freshband.federated.settings import Training
 from freshband.federated.uplink import SimulatedUplink
 
@@ -86,7 +87,7 @@ class Federation:
         partition: Partition | None = None,
         algorithm: Rule | None = None,
         clients: LocalTraining | None = None,
-        alter_update: _AlterUpdate | None = None,
+        alter_update: AlterUpdate | None = None,
     ) -> None:
         self.settings = chosen = check_settings(Training() if settings is None else settings)
         check_own_things(

@@ -35,8 +35,8 @@ class RoundRecord:
     assignment, alarm : int64 array, shape (M,), and int
         Channel of each client, and the channel found changed; -1 for none.
     delivered, refused : bool arrays, shape (M,)
-        `S_t`: whose update got through and was taken; whose was NaN, infinite or of the wrong
-        shape.
+        `S_t`: whose update got through and was taken; whose was NaN, infinite, of the wrong
+        shape or too long.
     staleness : int64 array, shape (M,)
         Model versions an applied update missed, -1 where none was applied.
     weights, steps : float64 arrays, shape (M,)
@@ -58,6 +58,8 @@ class RoundRecord:
     present : bool array, shape (M,), optional
         Which clients were there in the round, where they may be absent. ``variance`` is that of
         clients that were.
+    too_long : bool array, shape (M,), optional
+        Whose update was refused for its length alone, in rounds in which one was.
     """
 
     round: int
@@ -84,6 +86,7 @@ class RoundRecord:
     seconds: float
     expected_ages: NDArray[np.float64] | None = None
     present: NDArray[np.bool_] | None = None
+    too_long: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         for value in vars(self).values():
@@ -110,6 +113,8 @@ class RoundRecord:
             return self.ages.astype(np.float64)
         if name == "present" and self.present is None:
             return np.ones_like(self.delivered)
+        if name == "too_long" and self.too_long is None:
+            return np.zeros_like(self.delivered)
         return getattr(self, name)
 
     def to_json(self) -> str:
@@ -124,7 +129,7 @@ class RoundRecord:
         return json.dumps({name: plain(value) for name, value in known.items()})
 
 
-_OPTIONAL = ("expected_ages", "present")
+_OPTIONAL = ("expected_ages", "present", "too_long")
 
 
 def _stack_records(records: Sequence[RoundRecord]) -> dict[str, NDArray[Any]]:

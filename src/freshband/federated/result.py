@@ -36,7 +36,7 @@ _LIBRARIES: Final = ("numpy", "numba", "torch", "xarray")
 _MEASURES: Final = (
     "final_accuracy", "best_accuracy", "best_round", "mean_accuracy", "final_loss",
     "accuracy_spread", "mean_age", "max_age", "cumulative_variance", "jain", "mean_staleness",
-    "delivered", "refused", "alarms", "trained", "bytes_up", "bytes_down",
+    "delivered", "refused", "too_long", "alarms", "trained", "bytes_up", "bytes_down",
 )  # fmt: skip
 _BY_CHANNEL: Final = frozenset({"channel_means"})
 
@@ -58,7 +58,9 @@ def collect_records(
     if not records:
         raise ParameterError("records must hold at least one round, got none")
     data: dict[str, Any] = {}
-    for name, values in _stack_records(records).items():
+    stacked = _stack_records(records)
+    stacked.setdefault("too_long", np.zeros_like(stacked["refused"]))  # other runs may have some
+    for name, values in stacked.items():
         over = "channel" if name in _BY_CHANNEL else "client"
         data[name] = (("round",) if values.ndim == 1 else ("round", over), values)
     rounds = data.pop("round")[1]
@@ -173,8 +175,9 @@ def measure_training(result: xr.Dataset) -> xr.Dataset:
         who learns faster; ``mean_age`` and ``max_age``, not counting clients in rounds in which
         they were not there; ``cumulative_variance``; ``jain`` of the
         deliveries by client; ``mean_staleness`` of the updates applied; ``delivered``, ``refused``,
-        ``alarms``, ``trained``, ``bytes_up`` and ``bytes_down`` in all. A file of ``freshband
-        reproduce`` has means over clients only, so it gets those that follow from means.
+        ``too_long`` among these, ``alarms``, ``trained``, ``bytes_up`` and ``bytes_down`` in all. A
+        file of ``freshband reproduce`` has means over clients only, so it gets those that follow
+        from means.
     """
     looked = result.accuracy.notnull()
     looked = looked.any([dim for dim in looked.dims if dim != "round"])
@@ -211,6 +214,7 @@ def _measure_clients(result: xr.Dataset) -> dict[str, xr.DataArray]:
         "mean_staleness": staleness.mean(["round", "client"]),
         "delivered": deliveries.sum("client"),
         "refused": result.refused.sum(["round", "client"]),
+        "too_long": result.get("too_long", 0 * result.refused).sum(["round", "client"]),
         "bytes_up": result.bytes_up.sum("round"),
         "bytes_down": result.bytes_down.sum("round"),
     }

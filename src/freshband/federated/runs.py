@@ -55,7 +55,7 @@ from freshband.federated._terms import (
 from freshband.federated.clients import name_device
 from freshband.federated.engine import Federation
 from freshband.federated.records import RoundRecord, _stack_records, _unstack_records
-from freshband.federated.result import collect_records, save_training
+from freshband.federated.result import collect_records, load_training, save_training
 from freshband.federated.settings import Training
 from freshband.parameters import file_path, whole_number
 
@@ -85,6 +85,9 @@ class Run:
         Whether the last loop ended because of `stop`.
     saved_round : int
         The newest round that is safe on the disk; 0 is the state before the first, -1 none.
+    wrote_result : bool
+        Whether this object wrote the result; that of a finished run is written again if it is
+        damaged.
     """
 
     def __init__(
@@ -103,6 +106,7 @@ class Run:
         self.notes: Final = list(notes)
         self.stopped = False
         self.saved_round = saved_round
+        self.wrote_result = False
         self._terms: Final = terms
         self._stopping = False
         self._torn = False
@@ -119,8 +123,14 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds are played and the result is written."""
-        return self.round == self.settings.rounds and self.result_path.exists()
+        """Whether all rounds are played and the result is written, whole."""
+        if self.round < self.settings.rounds or not self.result_path.exists():
+            return False
+        try:
+            load_training(self.result_path)
+        except FileError:
+            return False
+        return True
 
     def stop(self) -> None:
         """End the loop after the present round, with a checkpoint; a signal handler may call it."""
@@ -144,6 +154,8 @@ class Run:
             )
         if self.finished:
             return
+        if self.round == self.settings.rounds and self.result_path.exists():
+            self.notes.append(f"{self.result_path} is damaged and was written again")
         self.stopped = False
         with claimed(self.out):
             sweep(self.out, ".*.result.nc", ".run.json.*.tmp", ".*.trial")
@@ -197,6 +209,7 @@ class Run:
         with self._telling_what_is_safe():
             result = collect_records(self.records, self.settings, device=device)
             save_training(result, self.result_path)
+        self.wrote_result = True
 
     @contextmanager
     def _telling_what_is_safe(self) -> Iterator[None]:

@@ -4,8 +4,8 @@ A round is three calls:
 
 1. `FederatedServer.plan` gives clients their channels and says who gets the model,
 2. `FederatedServer.hand_out` notes whom it went to; they train, and what they send is pending,
-3. `FederatedServer.finish` is told what got through. It refuses updates that are not finite,
-   shortens those that are too long, applies the rest, lets the scheduler learn, and values the
+3. `FederatedServer.finish` is told what got through. It refuses updates that a model cannot take
+   (`freshband.federated.inspection`), applies the rest, lets the scheduler learn, and values the
    clients.
 
 What the server knows changes in `finish` alone: a round that broke off before can be played again.
@@ -17,9 +17,8 @@ it is given a channel, and gets the newest model once one of these transmissions
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,12 +43,11 @@ from freshband.federated._state import (
 )
 from freshband.federated._valuation import Valuation
 from freshband.federated.algorithms import Algorithm, Arrivals
+from freshband.federated.inspection import LENGTH_LIMIT, AlterUpdate, Inspection
 from freshband.federated.records import RoundRecord
 from freshband.parameters import whole_number
 
 __all__ = ["FederatedServer", "Plan"]
-
-_AlterUpdate = Callable[[int, int, torch.Tensor], Any]
 
 
 class FederatedServer:
@@ -75,13 +73,10 @@ class FederatedServer:
         Whether the valuation keeps the clients' models, to leave them out one by one.
     local_rounds : int >= 1, optional
         The number of rounds a client works on a model; by default as the algorithm has it.
-    clip_norm : float > 0, optional
-        Longest change of the model one update may ask for; longer ones are shortened.
+    length_limit, clip_norm, alter_update
+        As for `freshband.federated.inspection.Inspection`.
     ack_delay : int >= 0, default 0
         The number of rounds after which scheduler and clients learn what became of an update.
-    alter_update : callable, optional
-        ``alter_update(round, client, update)`` sees every update that gets through and may return
-        another in its place.
 
     Examples
     --------
@@ -116,20 +111,21 @@ class FederatedServer:
         valuation: Valuation | None = None,
         keeps_models: bool = True,
         local_rounds: int | None = None,
+        length_limit: float = LENGTH_LIMIT,
         clip_norm: float | None = None,
         ack_delay: int = 0,
-        alter_update: _AlterUpdate | None = None,
+        alter_update: AlterUpdate | None = None,
     ) -> None:
         if coordinator.policy.needs_contributions and valuation is None:
             raise ParameterError(f"{coordinator.policy.name!r} needs a valuation")
         n_clients = coordinator.n_clients
         self.coordinator, self.algorithm, self.valuation = coordinator, algorithm, valuation
         self.rounds = whole_number("rounds", rounds, at_least=1)
-        self.client_lr, self.clip_norm = client_lr, clip_norm
+        self.client_lr = client_lr
+        self._inspect = Inspection(client_lr, length_limit, clip_norm, alter_update)
         self.local_rounds = algorithm.training_rounds if local_rounds is None else local_rounds
         self.payload = payload + 8 * (valuation is not None)  # an error, or a weight
         self.scheduler_seconds = 0.0  # of the present round
-        self._alter = alter_update
         self._received: set[int] = set()
         self._released: set[int] = set()
         self._went_on: set[int] = set()
@@ -218,7 +214,8 @@ class FederatedServer:
         state, n_clients = self.state, len(outcome)
         through = np.array([bool(yes) for yes in outcome])
         new = through & [self.is_new(client) for client in range(n_clients)]
-        taken = self._inspect(plan.round, {c: pending[c] for c in np.flatnonzero(new).tolist()})
+        arrived = {client: pending[client] for client in np.flatnonzero(new).tolist()}
+        taken, too_long = self._inspect(plan.round, arrived, state.lengths, state.model)
         delivered = np.array([client in taken for client in range(n_clients)])
         refused = new & ~delivered
         staleness = np.full(n_clients, -1, np.int64)
@@ -265,8 +262,8 @@ class FederatedServer:
         state.round, state.version = plan.round, state.version + passed
         expected = answered is not None or len(state.on_the_way) > 0
         return self._record(
-            plan, alarm, expected, delivered=delivered, refused=refused, staleness=staleness,
-            weights=weights, steps=steps,
+            plan, alarm, expected, too_long, delivered=delivered, refused=refused,
+            staleness=staleness, weights=weights, steps=steps,
         )  # fmt: skip
 
     def _learn(
@@ -297,43 +294,13 @@ class FederatedServer:
         state.receivers |= done & (state.given <= t - delay)
         return next((alarm for alarm in alarms if alarm is not None), None)
 
-    def _inspect(self, t: int, arrived: Mapping[int, Pending]) -> dict[int, Pending]:
-        """Return what a model can take of what arrived; shorten updates that are too long."""
-        taken = {
-            client: sent
-            for client, sent in arrived.items()
-            if not sent.problem and (self._alter is None or self._alter_one(t, client, sent))
-        }
-        if not taken:
-            return taken
-        norms = torch.stack([torch.linalg.vector_norm(sent.update) for sent in taken.values()])
-        lengths = (norms.to(torch.float64).cpu().numpy() * self.client_lr).tolist()
-        for (client, sent), length in zip(list(taken.items()), lengths, strict=True):
-            if not math.isfinite(length):
-                del taken[client]
-            elif self.clip_norm is not None and length > self.clip_norm:
-                sent.replace(sent.update * (self.clip_norm / length), self.client_lr)
-        return taken
-
-    def _alter_one(self, t: int, client: int, sent: Pending) -> bool:
-        """Let the user's function change an update; return whether a model could take it."""
-        assert self._alter is not None
-        row = sent.update
-        given = self._alter(t, client, row.clone())
-        if given is None:
-            return True
-        if (
-            not isinstance(given, torch.Tensor)
-            or given.shape != row.shape
-            or given.layout != row.layout
-            or given.is_complex()
-        ):
-            return False
-        sent.replace(given.detach().to(row), self.client_lr)
-        return True
-
     def _record(
-        self, plan: Plan, alarm: int | None, expected: bool, **happened: NDArray[Any]
+        self,
+        plan: Plan,
+        alarm: int | None,
+        expected: bool,
+        too_long: Sequence[int],
+        **happened: NDArray[Any],
     ) -> RoundRecord:
         coordinator, valued = self.coordinator, self.valuation
         ages, priorities = plan.round + 1 - self.state.reached, coordinator.priorities
@@ -359,6 +326,7 @@ class FederatedServer:
             seconds=0.0,
             expected_ages=coordinator.ages if expected else None,
             present=plan.present,
+            too_long=np.isin(np.arange(len(ages)), too_long) if too_long else None,
             **happened,
         )
 
@@ -386,10 +354,10 @@ class FederatedServer:
         if saved.round != round:
             raise ValueError(f"{saved!r} is not of round {round}")
         views = self._views()
-        if "arrays.reached" not in tensors:  # of a version in which every outcome was known at once
-            older = {name: views[name] for name in views if name[7:] in NEWER}
+        older = {name: views[name] for name in views if name[7:] in NEWER and name not in tensors}
+        if "arrays.reached" in older:  # of a version in which every outcome was known at once
             older["arrays.reached"] = torch.from_numpy((round + 1 - saved.ages).astype(np.int64))
-            tensors = {**older, **tensors}
+        tensors = {**older, **tensors}
         copy_into(views, tensors)
         self.coordinator = saved
         self.state.round, self.state.version = round, version

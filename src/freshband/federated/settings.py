@@ -91,6 +91,9 @@ class Training(Parameters):
         How contributions are computed, with ``valuation_options``
         (`freshband.federated.contribution.ValuationOptions`); by default as in the paper where the
         matching or the weights need them, else not at all.
+    length_limit : float >= 0, default 5
+        An update longer than this many times the median length of the clients' last updates is
+        refused (`freshband.federated.inspection`); 0 takes updates of any length.
     clip_norm : float > 0, optional
         Longest change of the model, `η |G|`, an update may ask for; longer ones are shortened.
     eval_every : int >= 1, default 1
@@ -138,6 +141,7 @@ class Training(Parameters):
     weights: Literal["equal", "size", "contribution"] = "equal"
     contribution: Literal["paper", "fedce"] | None = None
     valuation_options: _Options = Field(default_factory=dict)
+    length_limit: Annotated[float, Field(ge=0)] = 5.0
     clip_norm: Annotated[float, Field(gt=0)] | None = None
     eval_every: _Count = 1
     device: str = "auto"

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freshband._jit import cold, kernel
-from freshband.states import record
+from freshband.states import FIXED, FLAGS, between, declare, record
 
 _PROOFS = ("outcome", "delivery", "none")
 _OUTCOME, _DELIVERY, _NONE = range(3)
@@ -36,6 +36,15 @@ class Doubts(NamedTuple):
     heard: NDArray[np.int64]  # (M,) the last round with a sign of life
     delays: NDArray[np.void]  # (D,) outcomes unknown (asked) d rounds later, and then answered
     rule: NDArray[np.void]  # what proves that a client is alive; whether any is doubted
+
+
+declare(
+    Doubts,
+    alive=between(1e-150, 1),
+    heard=between(0, "round"),
+    delays={"asked": between(1e-300, 1e300), "answered": between(0, 1e300)},
+    rule={"proof": FIXED, "doubted": FLAGS},
+)
 
 
 def open_doubts(n_clients: int, depth: int, proof_of_life: str) -> Doubts:

@@ -12,7 +12,8 @@ from freshband._packed import pack, unpack
 from freshband.errors import FileError, FreshbandError, reason
 from freshband.fleet._planning import _SURE
 from freshband.fleet._state import UNKNOWN
-from freshband.states import _arrays, _rebuild, reserve
+from freshband.parameters import whole_number
+from freshband.states import Moment, _arrays, _rebuild, reserve
 
 if TYPE_CHECKING:
     from freshband.coordinator import Coordinator
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 _FORMAT: Final = "freshband coordinator 2"
 _FIRST: Final = "freshband coordinator 1"  # one slot per client, no outcome ever late
 _PARTS: Final = ("fleet", "scheduler", "matching")
+_ROOM: Final = 1024  # rounds reserved ahead at a time
 
 
-def write_coordinator(coordinator: Coordinator) -> bytes:
+def write_coordinator(coordinator: Coordinator, key: bytes | None = None) -> bytes:
     """Return a file of a coordinator: a header and copies of all arrays, taken at one time."""
     with coordinator._lock:
         header = {
@@ -37,6 +39,7 @@ def write_coordinator(coordinator: Coordinator) -> bytes:
             "client_ids": coordinator._clients.to_list(),
             "channel_ids": coordinator._channels.to_list(),
             "round": coordinator._round,
+            "observed": coordinator._observed,
             "reserved": coordinator._reserved,
             "planned": coordinator._planned,
             "rng": coordinator._rng.bit_generator.state,
@@ -47,13 +50,19 @@ def write_coordinator(coordinator: Coordinator) -> bytes:
             for name, array in _arrays(getattr(coordinator, f"_{part}"))
         }
         held["members"], held["left"] = coordinator._members.copy(), coordinator._left.copy()
-    return pack(_FORMAT, header, held)
+    return pack(_FORMAT, header, held, key)
 
 
-def read_coordinator(kind: type[Coordinator], data: bytes, source: str) -> Coordinator:
-    """Return the coordinator in a file, or raise `FileError` about ``source``."""
-    header, held = unpack(_FORMAT, data, source, older=(_FIRST,))
+def read_coordinator(
+    kind: type[Coordinator], data: bytes, source: str, key: bytes | None = None
+) -> Coordinator:
+    """Return the coordinator in a file, or raise `FileError` about ``source``.
+
+    What the file holds is checked before compiled code sees it: see `freshband.states.declare`.
+    """
+    header, held = unpack(_FORMAT, data, source, older=(_FIRST,), key=key)
     try:
+        _check_sizes(header, held)
         coordinator = kind(
             header["policy"],
             header["n_clients"],
@@ -66,37 +75,63 @@ def read_coordinator(kind: type[Coordinator], data: bytes, source: str) -> Coord
             channel_ids=header.get("channel_ids"),
             **header.get("fleet", {}),
         )
-        if header["format"] == _FIRST:
-            _restore_first(coordinator, header, held)
-        else:
-            coordinator._fleet = _rebuild(coordinator._fleet, held, "fleet.")
-            coordinator._members, coordinator._left = held["members"], held["left"]
         _restore(coordinator, header, held)
     except KeyError as error:
         raise FileError(f"cannot restore {source}: it lacks {error}") from None
-    except (FreshbandError, TypeError, ValueError) as error:
+    except (
+        FreshbandError,
+        ArithmeticError,
+        AttributeError,
+        IndexError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise FileError(f"cannot restore {source}: {reason(error)}") from None
     return coordinator
+
+
+def _check_sizes(header: Mapping[str, Any], held: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse a problem far larger than the arrays of its file, before room for it is made."""
+    most = 10**6 + sum(array.size for array in held.values())
+    sizes = [header["n_clients"], header["n_channels"], *header["options"].values()]
+    sizes += header.get("fleet", {}).values()
+    for size in sizes:
+        if isinstance(size, int | float) and not size <= most:
+            raise FileError(f"it holds {most - 10**6} numbers, too few for a problem of {size}")
 
 
 def _restore(
     coordinator: Coordinator, header: Mapping[str, Any], held: Mapping[str, NDArray[Any]]
 ) -> None:
-    coordinator._scheduler = _rebuild(coordinator._scheduler, held, "scheduler.")
-    coordinator._matching = _rebuild(coordinator._matching, held, "matching.")
-    coordinator._round, coordinator._planned = int(header["round"]), bool(header["planned"])
+    t = whole_number("round", header["round"], at_least=0)
+    reserved = whole_number("reserved", header["reserved"], at_least=t)
+    at = Moment(t, bool(header["planned"]))
+    if not at.planned <= reserved - t <= _ROOM:
+        raise FileError(f"saved state is not possible: round {t} with room up to round {reserved}")
+    if header["format"] == _FIRST:
+        _restore_first(coordinator, at, held)
+        held = {**held, **{f"fleet.{name}": array for name, array in _arrays(coordinator._fleet)}}
+    else:
+        for name in ("members", "left"):
+            own, saved = getattr(coordinator, f"_{name}"), held[name]
+            if saved.shape != own.shape or saved.dtype != own.dtype or (saved < 0).any():
+                raise FileError(f"saved state does not fit this problem at {name!r}")
+            setattr(coordinator, f"_{name}", saved)
+        if (coordinator._members > 1).any() or (coordinator._left > t + 1).any():
+            raise FileError("saved state is not possible at 'members'")
+    for part in _PARTS:
+        fresh = getattr(coordinator, f"_{part}")
+        setattr(coordinator, f"_{part}", _rebuild(fresh, held, f"{part}.", at))
+    coordinator._round, coordinator._planned, coordinator._reserved = t, at.planned, reserved
+    coordinator._observed = whole_number("observed", header.get("observed", t), at_least=0)
     # Reserve the same room as the saved run: growing in other rounds could change rounding.
-    coordinator._reserved = int(header["reserved"])
-    room = max(0, coordinator._reserved - coordinator._round)
-    coordinator._scheduler = reserve(coordinator._scheduler, room)
+    coordinator._scheduler = reserve(coordinator._scheduler, reserved - t)
     coordinator._rng.bit_generator.state = header["rng"]
 
 
-def _restore_first(
-    coordinator: Coordinator, header: Mapping[str, Any], held: Mapping[str, NDArray[Any]]
-) -> None:
+def _restore_first(coordinator: Coordinator, at: Moment, held: Mapping[str, NDArray[Any]]) -> None:
     """Take the desk of the first version; a plan that waits for its outcome goes on waiting."""
-    fleet, t = coordinator._fleet, int(header["round"])
+    fleet, t = coordinator._fleet, at.round
     for name in ("priorities", "chosen", "scores", "assignment", "overridden", "outcome"):
         old, new = held[f"desk.{name}"], getattr(fleet.desk, name)
         if old.shape != new.shape or old.dtype != new.dtype:
@@ -104,9 +139,11 @@ def _restore_first(
         new[:] = old
     fleet.since[:] = t + 1 - held["desk.ages"]
     fleet.doubts.heard[:] = t
-    if header["planned"]:
+    if at.planned:
         senders = np.flatnonzero(fleet.desk.assignment >= 0)
         channels = fleet.desk.assignment[senders]
+        if (channels >= coordinator.n_channels).any():
+            raise FileError("saved state is not possible at 'desk.assignment'")
         fleet.sent.rounds[fleet.sent.row(t + 1)] = (t + 1, len(senders), len(senders))
         entries = fleet.sent.of(t + 1)
         entries["client"], entries["channel"], entries["outcome"] = senders, channels, UNKNOWN

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from freshband._rounds import Desk, open_desk
 from freshband.fleet._doubts import Doubts, open_doubts
-from freshband.states import not_saved
+from freshband.states import FIXED, FLAGS, Moment, between, declare, not_saved
 
 UNKNOWN, LOST, DELIVERED, MUTE = -1, 0, 1, 2  # MUTE: lost, which says nothing about the channel
 
@@ -87,6 +87,69 @@ class Fleet(NamedTuple):
 
 
 not_saved(Fleet, "ages", "rate")  # written in every round before they are read
+
+
+def _is_sent(sent: Sent, at: Moment) -> bool:
+    """Whether every row holds a round that is kept, and each of its outcomes once."""
+    rounds, entries = sent.rounds, sent.entries
+    newest, depth = at.round + at.planned, len(rounds)
+    used = rounds["round"] > 0
+    kept = (rounds["round"] > newest - depth) & (rounds["round"] <= newest)
+    kept &= rounds["round"] % depth == np.arange(depth)
+    counted = np.arange(entries.shape[1]) < rounds["size"][:, None]
+    unknown = ((entries["outcome"] == UNKNOWN) & counted).sum(axis=1)
+    return bool(
+        (kept | ~used).all()
+        and (rounds["size"][~used] == 0).all()
+        and ((rounds["size"] >= 0) & (rounds["size"] <= entries.shape[1])).all()
+        and (unknown == rounds["unknown"]).all()
+    )
+
+
+def _is_fleet(fleet: Fleet, at: Moment) -> bool:
+    """Whether what was sent names clients and channels that exist, and the open plan was sent."""
+    n_clients, n_channels, desk = len(fleet.since), len(fleet.available), fleet.desk
+    clients, channels = fleet.sent.entries["client"], fleet.sent.entries["channel"]
+    exist = (clients >= 0) & (clients < n_clients) & (channels >= 0) & (channels < n_channels)
+    assigned = desk.assignment[desk.assignment >= 0]
+    waiting = fleet.sent.of(at.round + 1)["channel"]
+    return bool(
+        exist.all()
+        and len(set(assigned.tolist())) == len(assigned)
+        and (fleet.served >= 0).all()
+        and (fleet.served < n_clients).all()
+        and fleet.slots[0] <= len(fleet.served)
+        and (not at.planned or fleet.sent.rounds[fleet.sent.row(at.round + 1)]["round"] > at.round)
+        and (not at.planned or np.array_equal(waiting, assigned))
+    )
+
+
+declare(
+    Sent,
+    rounds={"round": between(0, "round"), "size": between(0), "unknown": between(0)},
+    entries={
+        "client": between(0),
+        "channel": between(0),
+        "outcome": between(UNKNOWN, MUTE),
+        "doubted": FLAGS,
+        "chance": FLAGS,
+        "before": between(-1e300, "round"),
+    },
+    invariant=_is_sent,
+)
+for _marker in (SharedLinks, OwnLinks, Everybody):
+    declare(_marker, most=FIXED)
+declare(
+    Fleet,
+    served=between(0),
+    weight=between(1e-150, 1e150),
+    priorities=between(0, 1e300),
+    present=FLAGS,
+    available=FLAGS,
+    since=between(-1e300, "round"),
+    slots=between(0),
+    invariant=_is_fleet,
+)
 
 
 def open_fleet(

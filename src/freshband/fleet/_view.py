@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from freshband._policy import Policy
 from freshband.fleet._names import Name, Names
-from freshband.fleet._state import LOST, MUTE, Fleet
+from freshband.fleet._state import LOST, MUTE, UNKNOWN, Fleet
 from freshband.fleet.options import FleetOptions
 from freshband.matching.base import priorities_of
 from freshband.schedulers.base import means
@@ -32,6 +32,7 @@ class View:
     _fleet: Fleet
     _members: NDArray[np.int8]  # 1 for clients that have not left
     _round: int  # rounds closed
+    _observed: int  # calls of observe
     _planned: bool  # whether there is a plan of which nothing was observed
 
     def __repr__(self) -> str:
@@ -154,15 +155,16 @@ class View:
         assignment[entries["client"]] = entries["channel"]
         return assignment
 
-    def _log_entry(self, when: int, alarm: int | None) -> dict[str, Any]:
-        """Return what the log says of a round."""
+    def _log_entry(self, when: int, news: NDArray[np.int8]) -> dict[str, Any]:
+        """Return what the log says of a round, with news of it that is not learnt yet."""
         outcome, sent = np.full(self.n_clients, -1), self._fleet.sent.of(when)
-        outcome[sent["client"]] = np.where(sent["outcome"] == MUTE, LOST, sent["outcome"])
+        known = np.where(news == UNKNOWN, sent["outcome"], news)
+        outcome[sent["client"]] = np.where(known == MUTE, LOST, known)
         entry = {
+            "line": self._observed + 1,
             "round": when,
             "assignment": self._assignment(when).tolist(),
             "outcome": [None if x < 0 else x for x in outcome.tolist()],
-            "alarm": alarm,
         }
         named = {"clients": self._clients.to_list(), "channels": self._channels.to_list()}
         return entry | {name: ids for name, ids in named.items() if ids is not None}

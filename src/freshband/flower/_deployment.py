@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import socket
 import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from freshband.errors import FileError, FreshbandError, reason
+from freshband.flower import _keeper
+from freshband.flower._keeper import end_marked, marked
 from freshband.flower._scaffold import read_app
 from freshband.flower.certificates import make_certificates, make_node_key
 from freshband.parameters import whole_number
@@ -26,7 +28,7 @@ from freshband.parameters import whole_number
 _HOST: Final = "127.0.0.1"
 _CONFIG: Final = "flwr/config.toml"  # Flower's home is the folder it is in
 _FRAMES: Final = dict.fromkeys(map(ord, "╭╮╰╯─│"), " ")
-_MARK: Final = "FRESHBAND_DEPLOYMENT"
+_GONE: Final = 5  # seconds without a ServerApp after which the run is asked about
 
 
 class DeploymentError(FreshbandError, RuntimeError):
@@ -60,6 +62,14 @@ class Deployment:
         self.name: Final = uuid.uuid4().hex
         self.processes: dict[str, subprocess.Popen[bytes]] = {}  # by the name of their log
         self.port = _free_port()
+        self._died = False
+        # Should this process be killed, another one ends those it started and removes their keys.
+        own = str(self.folder) if self._own_folder else ""
+        self._keeper = subprocess.Popen(
+            [sys.executable, str(Path(_keeper.__file__)), self.name, own],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
 
     def __enter__(self) -> Deployment:
         try:
@@ -142,13 +152,30 @@ class Deployment:
         ``config`` changes the app's configuration; ``tell`` is called with each line of the log.
         """
         with self.begin_run(config) as process:
+            watch = threading.Thread(target=self._watch_app, args=(process,), daemon=True)
             try:
+                watch.start()
                 for line in process.stdout or ():
                     tell(line.decode(errors="replace").rstrip("\n"))
             except BaseException:
                 process.kill()
                 raise
+        if self._died:
+            tell("error: the ServerApp died before the run was over")
+            return 1
         return process.returncode or (0 if self.status() == "finished:completed" else 1)
+
+    def _watch_app(self, stream: subprocess.Popen[bytes]) -> None:
+        """End the stream of the log once the ServerApp is gone: Flower would wait for minutes."""
+        seen, missing = False, 0
+        while stream.poll() is None:
+            here = bool(marked(self.name, "flwr-serverapp"))
+            seen, missing = seen or here, 0 if here or not seen else missing + 1
+            if missing >= _GONE and not self.status().startswith("finished"):
+                self._died = True
+                stream.kill()
+                return
+            time.sleep(1.0)
 
     def begin_run(self, config: Mapping[str, Any] | None = None) -> subprocess.Popen[bytes]:
         """Start the app; return the process that prints its log."""
@@ -182,20 +209,14 @@ class Deployment:
         for process in processes:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=max(0.0, end - time.monotonic()))
-        for _ in range(50):  # some start others while they end
-            left = _marked(self.name)
-            for pid in left:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            if not left:
-                break
-            time.sleep(0.1)
+        end_marked(self.name)
         for process in processes:
             process.kill()  # on systems without /proc
             process.wait()
         self.processes = {}
         if self._own_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
+        self._keeper.communicate()  # nothing is left for it to do
 
     # ------------------------------------------------------------------------------ processes
 
@@ -221,7 +242,7 @@ class Deployment:
                     "PYTHONUNBUFFERED": "1",
                     "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", "")]),
                     "FLWR_HOME": str((self.folder / _CONFIG).parent),
-                    _MARK: f"{self.name}/{who}",
+                    _keeper.MARK: f"{self.name}/{who}",
                 },
                 start_new_session=True,  # this process handles Ctrl-C
             )
@@ -266,18 +287,6 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind((_HOST, 0))
         return int(probe.getsockname()[1])
-
-
-def _marked(mark: str) -> list[int]:
-    """Return the processes with a mark in their environment, which children inherit."""
-    wanted = f"{_MARK}={mark}".encode()
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            parts = (entry / "environ").read_bytes().split(b"\0")
-            if any(part == wanted or part.startswith(wanted + b"/") for part in parts):
-                found.append(int(entry.name))
-    return found
 
 
 def _toml(value: Any) -> str:

@@ -77,7 +77,7 @@ class AsyncRounds:
         It makes a new model from the updates that were delivered.
     coordinator, valuation, **server
         As for `freshband.federated.server.FederatedServer`: also ``rounds``, ``weights``,
-        ``local_rounds`` and ``clip_norm``.
+        ``local_rounds``, ``length_limit`` and ``clip_norm``.
     evaluate : callable, optional
         ``evaluate(round, arrays)`` returns numbers after the round; ``accuracy`` and ``loss`` go
         into the record.
@@ -381,7 +381,7 @@ class AsyncRounds:
             if record.delivered[client]:
                 self.taken[client] = update.order
             else:
-                why = update.problem or "it is too long for its type"
+                why = update.problem or "it is longer than the limit, or than its type can hold"
                 _log.warning("freshband: refused client %s: %s", client, why)
         in_use = {int(self.downloaded[client]) for client in [*self._orders, *self.held]}
         for version in set(self.starts) - in_use:

@@ -18,6 +18,7 @@ from freshband.matching.base import (
 )
 from freshband.parameters import Parameters
 from freshband.ranking import CLIENTS, take_best
+from freshband.states import FIXED, ORDER, declare
 
 __all__ = ["Age"]
 
@@ -29,6 +30,9 @@ class _AgeState(NamedTuple):
 
     clients: NDArray[np.int64]  # (M,)
     lot: NDArray[np.int64]  # (1,) breaks ties differently in every run
+
+
+declare(_AgeState, clients=ORDER, lot=FIXED)
 
 
 @rank_clients.register(_AgeState)

@@ -21,7 +21,7 @@ from freshband.matching.base import (
 )
 from freshband.parameters import Parameters
 from freshband.ranking import CLIENTS, take_best
-from freshband.states import record
+from freshband.states import FIXED, ORDER, between, declare, record
 
 __all__ = ["Priority"]
 
@@ -40,6 +40,16 @@ class _PriorityState(NamedTuple):
     beta: NDArray[np.float64]  # (1,) β
     option: NDArray[np.void]  # scale, and whether maxima are over a window
     lot: NDArray[np.int64]  # (1,) breaks ties differently in every run
+
+
+declare(
+    _PriorityState,
+    clients=ORDER,
+    recent={name: between(0, 1e300) for name in _PEAKS.names or ()},
+    beta=FIXED,
+    option=FIXED,
+    lot=FIXED,
+)
 
 
 @kernel

@@ -56,6 +56,7 @@ def scalars_of(record: RoundRecord) -> dict[str, float]:
         "age/variance": record.variance,
         "round/delivered": record.delivered.sum(),
         "round/refused": record.refused.sum(),
+        "round/too_long": 0 if record.too_long is None else record.too_long.sum(),
         "round/trained": record.trained,
         "round/seconds": record.seconds,
     }

@@ -35,7 +35,7 @@ from freshband.schedulers.base import (
     update,
     update_late,
 )
-from freshband.states import record
+from freshband.states import FIXED, FLAGS, ORDER, between, declare, record
 
 RULES = ("sum", "per_client")
 
@@ -50,6 +50,16 @@ class AoIAwareState(NamedTuple):
     taken: NDArray[np.int8]  # (N,)
     clients: NDArray[np.int64]  # (M,)
     rule: NDArray[np.void]  # the rule, and whether `sum` acts this round
+
+
+declare(
+    AoIAwareState,
+    order=ORDER,
+    spare=ORDER,
+    taken=FLAGS,
+    clients=between(0, "clients"),
+    rule={"rule": FIXED, "acts": FLAGS},
+)
 
 
 def wrap(inner: Any, rule: str, n_clients: int, n_channels: int) -> AoIAwareState:

@@ -53,7 +53,7 @@ from freshband.schedulers.base import (
     update_late,
 )
 from freshband.schedulers.random import draw_subset
-from freshband.states import record
+from freshband.states import FIXED, FLAGS, ORDER, between, declare, record
 
 __all__ = ["BayesState", "start_channels"]
 
@@ -88,6 +88,17 @@ class BayesState(NamedTuple):
     options: NDArray[Any]  # a record: optimism, unrest, alarm
     clock: NDArray[np.int64]  # (1,) the coming round
     stale: NDArray[np.int8]  # (1,) whether the estimates lack outcomes that came late
+
+
+declare(
+    BayesState,
+    hazards=FIXED,
+    deck=ORDER,
+    anchor=between(0, "round"),
+    options={"optimism": between(0), "unrest": FLAGS, "alarm": FLAGS},
+    clock=between(0, "round"),
+    stale=FLAGS,
+)
 
 
 def start_channels(n_clients: int, n_channels: int, slots: int, **options: float) -> BayesState:

@@ -43,7 +43,7 @@ from freshband.schedulers.base import (
     update,
     update_late,
 )
-from freshband.states import not_saved
+from freshband.states import FIXED, FLAGS, between, declare, not_saved
 
 __all__ = ["BayesLinksState", "start_links"]
 
@@ -86,6 +86,15 @@ class BayesLinksState(NamedTuple):
 
 
 not_saved(BayesLinksState, "likelihood", "shares", "power", "pooled")
+declare(
+    BayesLinksState,
+    hazards=FIXED,
+    fresh=between(0, "since"),
+    since=between(0, "round"),
+    strengths=FIXED,
+    stale=FLAGS,
+    optimism=FIXED,
+)
 
 
 def start_links(n_clients: int, n_channels: int, slots: int, optimism: float) -> BayesLinksState:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freshband._jit import kernel
+from freshband.states import FLAGS, between, declare
 
 _GAPS = 8  # rounds since last heard: 1 to 7, or more
 _ENOUGH = 8  # outcomes in a context before it predicts anything
@@ -28,6 +29,9 @@ class Contexts(NamedTuple):
     heard: NDArray[np.int64]  # (N,) its round, 0 for none
 
 
+declare(Contexts, shared=between(0), own=between(0), last=FLAGS, heard=between(0, "round"))
+
+
 def start_contexts(n_channels: int) -> Contexts:
     """Return contexts without outcomes."""
     return Contexts(
@@ -39,15 +43,20 @@ def start_contexts(n_channels: int) -> Contexts:
 
 
 @kernel
+def _place(contexts: Any, channel: int, t: int) -> int:
+    gap = min(max(t - contexts.heard[channel], 1), _GAPS)
+    return int(2 * (gap - 1) + contexts.last[channel])
+
+
+@kernel
 def context_of(contexts: Any, channel: int, t: int) -> int:
     """Return the context of a channel in round ``t``, or -1 if it predicts nothing yet."""
     if contexts.heard[channel] == 0:
         return -1
-    gap = min(t - contexts.heard[channel], _GAPS)
-    context = 2 * (gap - 1) + contexts.last[channel]
+    context = _place(contexts, channel, t)
     if contexts.shared[context, 0] + contexts.shared[context, 1] < _ENOUGH:
         return -1
-    return int(context)
+    return context
 
 
 @kernel
@@ -78,8 +87,7 @@ def _add(counts: Any, outcome: int) -> None:
 def note(contexts: Any, channel: int, t: int, outcome: int) -> None:
     """Count an outcome of round ``t``."""
     if contexts.heard[channel] > 0:
-        gap = min(t - contexts.heard[channel], _GAPS)
-        context = 2 * (gap - 1) + contexts.last[channel]
+        context = _place(contexts, channel, t)
         _add(contexts.shared[context], outcome)
         _add(contexts.own[channel, context], outcome)
     contexts.heard[channel] = t

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freshband._jit import kernel
+from freshband.states import FIXED, declare
 
 # Anything; mostly 0 or 1; high; low: how many successes and losses each counts for.
 _BETAS = ((1.0, 1.0), (0.3, 0.3), (8.0, 2.0), (2.0, 8.0))
@@ -19,6 +20,9 @@ class Priors(NamedTuple):
     betas: NDArray[np.float64]  # (P, 2) successes that a prior counts for, and outcomes
     belief: NDArray[np.float64]  # (P,)
     pooled: NDArray[np.float64]  # (2,) the Beta distribution with the moments of the mixture
+
+
+declare(Priors, betas=FIXED)
 
 
 def start_priors() -> Priors:

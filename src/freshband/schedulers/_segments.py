@@ -21,7 +21,7 @@ from freshband.schedulers._beginnings import (
     reweigh_far,
     take_out_powers,
 )
-from freshband.states import not_saved
+from freshband.states import between, declare, not_saved
 
 HAZARDS = (0.5, 0.2, 0.06, 0.02, 5e-3, 1e-3, 1e-4, 1e-5)  # segments of 2 to 100,000 rounds
 _TINY = 1e-300
@@ -49,6 +49,7 @@ class Segments(NamedTuple):
 
 
 not_saved(Segments, "likelihood", "power", "logs", "ones")
+declare(Segments, fresh=between(0, "likelihood"), since=between(0, "round"))
 
 
 def start_segments(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freshband._jit import cold, kernel
+from freshband.states import FIXED, declare
 
 
 class Trust(NamedTuple):
@@ -18,6 +19,9 @@ class Trust(NamedTuple):
     first: NDArray[np.float64]  # (E,) what it was at first
     odds: NDArray[np.float64]  # (E,) how much better than a coin a round was predicted
     shift: NDArray[np.int64]  # (E,) powers of two to multiply these by
+
+
+declare(Trust, first=FIXED)
 
 
 def start_trust(first: NDArray[np.float64]) -> Trust:

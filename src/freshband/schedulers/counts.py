@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from freshband._jit import cold, kernel
 from freshband.schedulers.base import _StateType, means, ranks_by_means, update, update_late
+from freshband.states import FIXED, Moment, between, declare
 
 __all__ = [
     "Counts",
@@ -40,6 +41,20 @@ class Counts(NamedTuple):
     ring_channel: NDArray[np.int64]  # (W, M) channels played in the last W rounds
     ring_outcome: NDArray[np.int8]  # (W, M) their outcomes, -1 for none
     discount: NDArray[np.float64]  # (1,) factor per round, 1 for none
+
+
+def _have_channels(counts: Counts, at: Moment) -> bool:
+    """Whether every outcome in the window belongs to a channel."""
+    return bool(((counts.ring_channel >= 0) | (counts.ring_outcome < 0)).all())
+
+
+declare(
+    Counts,
+    ring_channel=between(-1, "pulls"),
+    ring_outcome=between(-1, 1),
+    discount=FIXED,
+    invariant=_have_channels,
+)
 
 
 def start_counts(

@@ -12,6 +12,7 @@ from pydantic import Field
 from freshband.schedulers.base import register
 from freshband.schedulers.counts import Counts
 from freshband.schedulers.index import IndexParameters, evaluate, plays_largest_index
+from freshband.states import FIXED, declare
 
 __all__ = ["Cucb"]
 
@@ -24,6 +25,9 @@ class _CucbState(NamedTuple):
     values: NDArray[np.float64]  # (N,) the index
     key: NDArray[np.int64]  # (1,) see `freshband.schedulers.index._KEYS`
     bonus: NDArray[np.float64]  # (1,) c
+
+
+declare(_CucbState, key=FIXED, bonus=FIXED)
 
 
 @evaluate.register(_CucbState)

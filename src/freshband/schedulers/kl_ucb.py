@@ -12,6 +12,7 @@ from freshband._jit import kernel
 from freshband.schedulers.base import register
 from freshband.schedulers.counts import Counts
 from freshband.schedulers.index import IndexParameters, evaluate, plays_largest_index
+from freshband.states import FIXED, declare
 
 __all__ = ["KlUcb"]
 
@@ -23,6 +24,9 @@ class _KlUcbState(NamedTuple):
     counts: Counts
     values: NDArray[np.float64]  # (N,) the index
     key: NDArray[np.int64]  # (1,) see `freshband.schedulers.index._KEYS`
+
+
+declare(_KlUcbState, key=FIXED)
 
 
 @kernel

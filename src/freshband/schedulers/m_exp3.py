@@ -14,83 +14,26 @@ tree of `excess` relative to a moving reference allows draws in O(log V).
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, final
+from typing import Annotated, Any, ClassVar, Literal, final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from freshband._jit import cold, kernel
 from freshband.errors import ParameterError
 from freshband.parameters import Parameters
 from freshband.ranking import _sort_few
+from freshband.schedulers._super_arms import MExp3State, find_set
 from freshband.schedulers.base import Matchings, Presets, _needed_horizon, register, select, update
-from freshband.schedulers.counts import Counts, absorb, keeps_means, start_counts
+from freshband.schedulers.counts import absorb, start_counts
 from freshband.schedulers.random import draw_subset
-from freshband.states import _grown, record, reserve
+from freshband.states import record
 
 __all__ = ["MExp3"]
 
 _FIXED, _ANYTIME = range(2)
 _SKIP, _PROPENSITY = range(2)
 _HEADROOM = 200.0  # rebuild the tree when a weight outgrows the reference by e^200
-
-
-@keeps_means  # the weights of super-arms cannot learn late, so nothing does
-class _MExp3State(NamedTuple):
-    """Weights of the V super-arms played so far, with room for more."""
-
-    counts: Counts  # historical means, which rank the chosen channels
-    deck: NDArray[np.int64]  # (N,) for uniform draws
-    members: NDArray[np.int64]  # (room, M) channels of each played super-arm, sorted
-    excess: NDArray[np.float64]  # (room,) ln excess
-    tree: NDArray[np.float64]  # (room + 1,) Fenwick tree of exp(ln excess - reference)
-    slots: NDArray[np.int64]  # (2^b,) hash table from members to position, -1 empty
-    level: NDArray[np.void]  # ln base, and the reference
-    rate: NDArray[np.void]  # γ, sharing, C (arms), and the reward's scale
-    mark: NDArray[np.void]  # position drawn, V (played), and how γ, sharing and overrides work
-    chance: NDArray[np.float64]  # (1,) probability of the super-arm drawn
-    chosen: NDArray[np.int64]  # (M,) the super-arm drawn, sorted
-
-
-@reserve.register(_MExp3State)
-def _reserve(state: _MExp3State, rounds: int) -> _MExp3State:
-    needed = int(min(state.mark[0]["played"] + rounds, state.rate[0]["arms"]))
-    room = len(state.excess)
-    if needed <= room:
-        return state
-    more = max(needed, room + room // 2) - room
-    slots = np.full(1 << (2 * (room + more)).bit_length(), -1, np.int64)
-    state = state._replace(
-        members=_grown(state.members, axis=0, more=more),
-        excess=_grown(state.excess, axis=0, more=more),
-        tree=_grown(state.tree, axis=0, more=more),
-        slots=slots,
-    )
-    for position in range(int(state.mark[0]["played"])):
-        slots[_find(slots, state.members, state.members[position])] = position
-    return state
-
-
-@kernel
-def _find(slots: Any, members: Any, arm: Any) -> int:
-    """Return the slot of a super-arm in the hash table, or the empty one it belongs in."""
-    mask = len(slots) - 1
-    h = 0
-    for j in range(len(arm)):
-        h = ((h ^ arm[j]) * 739982445 + 12345) & 0x7FFFFFFF
-        h ^= h >> 15
-    slot = h & mask
-    while slots[slot] >= 0:
-        same = True
-        for j in range(len(arm)):
-            if members[slots[slot], j] != arm[j]:
-                same = False
-                break
-        if same:
-            break
-        slot = (slot + 1) & mask
-    return slot
 
 
 @kernel
@@ -175,8 +118,8 @@ def _base(state: Any) -> float:
     return arms * math.exp(state.level[0]["base"] - state.level[0]["reference"])
 
 
-@select.register(_MExp3State)
-def _select(scheduler: _MExp3State, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+@select.register(MExp3State)
+def _select(scheduler: MExp3State, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     gamma = _gamma(scheduler, t)
     excess = _total(scheduler)
     base = _base(scheduler)
@@ -185,7 +128,7 @@ def _select(scheduler: _MExp3State, t: int, ages: Any, rng: Any, chosen: Any) ->
     if rng.random() < uniform:
         draw_subset(scheduler.deck, rng, arm)
         _sort_few(arm)
-        position = scheduler.slots[_find(scheduler.slots, scheduler.members, arm)]
+        position = scheduler.slots[find_set(scheduler.slots, scheduler.members, arm)]
     else:
         position = _locate(scheduler, rng.random() * excess)
         for j in range(len(arm)):
@@ -200,8 +143,8 @@ def _select(scheduler: _MExp3State, t: int, ages: Any, rng: Any, chosen: Any) ->
         chosen[j] = arm[j]
 
 
-@update.register(_MExp3State)
-def _update(scheduler: _MExp3State, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
+@update.register(MExp3State)
+def _update(scheduler: MExp3State, t: int, assignment: Any, outcome: Any, overridden: Any) -> int:
     absorb(scheduler.counts, t, assignment, outcome)
     reward = 0.0
     jumped = 0
@@ -227,7 +170,7 @@ def _replace_drawn(state: Any, assignment: Any) -> None:
     for j in range(len(assignment)):
         state.chosen[j] = assignment[j]
     _sort_few(state.chosen)
-    state.mark[0]["drawn"] = state.slots[_find(state.slots, state.members, state.chosen)]
+    state.mark[0]["drawn"] = state.slots[find_set(state.slots, state.members, state.chosen)]
     state.chance[0] = 1.0
 
 
@@ -240,7 +183,8 @@ def _reinforce(state: Any, gain: float) -> None:
     if position < 0:
         position = state.mark[0]["played"]
         state.mark[0]["played"] = position + 1
-        state.slots[_find(state.slots, state.members, state.chosen)] = position
+        state.mark[0]["drawn"] = position
+        state.slots[find_set(state.slots, state.members, state.chosen)] = position
         for j in range(len(state.chosen)):
             state.members[position, j] = state.chosen[j]
         state.excess[position] = -math.inf
@@ -342,7 +286,7 @@ class MExp3(Parameters):
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> _MExp3State:
+    ) -> MExp3State:
         """Allocate the state, with no super-arm played yet."""
         n_arms = math.comb(n_channels, n_clients)
         if n_arms > 1e300:
@@ -350,7 +294,7 @@ class MExp3(Parameters):
                 f"m-exp3 needs C(N, M) <= 1e300 channel sets, got N={n_channels}, M={n_clients}"
             )
         room = min(64, n_arms)
-        return _MExp3State(
+        return MExp3State(
             counts=start_counts(n_clients, n_channels, self.mean_window, self.discount),
             deck=np.arange(n_channels),
             members=np.zeros((room, n_clients), np.int64),

@@ -12,6 +12,7 @@ from freshband.parameters import Parameters
 from freshband.ranking import draw_to_front
 from freshband.schedulers.base import Matchings, register, select, select_available
 from freshband.schedulers.counts import Counts, learns_means, start_counts
+from freshband.states import ORDER, declare
 
 __all__ = ["RandomScheduler", "draw_subset"]
 
@@ -22,6 +23,9 @@ class _RandomState(NamedTuple):
 
     counts: Counts
     deck: NDArray[np.int64]  # (N,) channels, shuffled as they are drawn
+
+
+declare(_RandomState, deck=ORDER)
 
 
 @kernel

@@ -36,7 +36,7 @@ from freshband.schedulers.base import (
 )
 from freshband.schedulers.counts import absorb, absorb_late, clear, clear_all, keep
 from freshband.schedulers.index import evaluate, write_key
-from freshband.states import record
+from freshband.states import FIXED, ORDER, between, declare, record
 
 __all__ = ["restart_on_change"]
 
@@ -55,6 +55,21 @@ class _RestartingState(NamedTuple):
     schedule: NDArray[np.void]  # whether α grows with the episodes, and falls with t - τ
     option: NDArray[np.void]  # what an alarm resets, and whether sweeps fill up at random
     deck: NDArray[np.int64]  # (N,) for random fill
+
+
+declare(
+    _RestartingState,
+    clock={
+        "tau": between(0, "round"),
+        "sweep": between(0, "round"),
+        "period": between(0, _NEVER),
+        "episode": between(1, "round"),
+    },
+    alpha=FIXED,
+    schedule=FIXED,
+    option=FIXED,
+    deck=ORDER,
+)
 
 
 def restart_on_change(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from freshband.schedulers.base import register
 from freshband.schedulers.counts import Counts
 from freshband.schedulers.index import IndexParameters, evaluate, plays_largest_index
+from freshband.states import FIXED, declare
 
 __all__ = ["Thompson"]
 
@@ -21,6 +22,9 @@ class _ThompsonState(NamedTuple):
     counts: Counts
     values: NDArray[np.float64]  # (N,) the draws
     key: NDArray[np.int64]  # (1,) see `freshband.schedulers.index._KEYS`
+
+
+declare(_ThompsonState, key=FIXED)
 
 
 @evaluate.register(_ThompsonState)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,9 @@ from rich.progress import (
 )
 
 from freshband._backends import Backend, ThreadBackend, open_backend
+from freshband._keeping import KeptRuns
 from freshband._policy import Policy, parse_policy, read_options
+from freshband._sealed import versions_of
 from freshband._seeding import check_seed
 from freshband.channels.base import (
     ChannelModel,
@@ -38,7 +41,7 @@ from freshband.fleet.conditions import SimulatedFleet
 from freshband.parameters import Parameters, whole_number
 from freshband.simulation._loop import Tally
 from freshband.simulation._players import Game, enter, selection_of
-from freshband.simulation.result import _collect, _Record
+from freshband.simulation.result import _LIBRARIES, _collect, _Record
 
 __all__ = ["simulate"]
 
@@ -61,6 +64,7 @@ def simulate(
     backend: Literal["threads", "ray"] = "threads",
     address: str | None = None,
     progress: bool = True,
+    keep: str | os.PathLike[str] | None = None,
 ) -> xr.Dataset:
     """Run policies over the same air and measure ages, regret and fairness.
 
@@ -95,6 +99,8 @@ def simulate(
         The address of a Ray cluster; by default one is started on this machine.
     progress : bool, default True
         Whether a progress bar is shown on stderr if that is a terminal.
+    keep : path, optional
+        Keep every finished run in the folder ``KEEP.runs``, and compute only those missing there.
 
     Returns
     -------
@@ -135,7 +141,9 @@ def simulate(
     plan.check()  # before any run begins, so that mistakes show at once
     where = open_backend(backend, workers=threads, address=address)
     began = time.perf_counter()
-    records = _run_all(plan, where, progress)
+    made_of = {**plan.config(), "model": repr(model), "versions": versions_of(_LIBRARIES)}
+    kept = KeptRuns(keep, {**made_of, "runs": None})  # of which there may be more another time
+    records = _run_all(plan, where, progress, kept)
     result = _collect(
         [policy.name for policy in plan.policies],
         plan.checkpoints,
@@ -311,16 +319,23 @@ def _trim(tally: Tally) -> Tally:
     return tally._replace(alarm=tally.alarm[: tally.mark[0]["alarms"]].copy())
 
 
-def _run_all(plan: _Plan, backend: Backend, progress: bool) -> list[_Record]:
+def _run_all(plan: _Plan, backend: Backend, progress: bool, kept: KeptRuns) -> list[_Record]:
     records: list[_Record | None] = [None] * plan.runs
+    for run in range(plan.runs):
+        arrays = kept.load(run)
+        records[run] = None if arrays is None else _Record.from_arrays(arrays)
+    missing = [run for run in range(plan.runs) if records[run] is None]
+    if not missing:
+        return [record for record in records if record is not None]
     with _progress_bar(progress) as bar:
         if isinstance(backend, ThreadBackend):  # once, before all threads need it
             _compile(plan, bar)
-        task = bar.add_task("simulating", total=plan.runs)
+        task = bar.add_task("simulating", total=plan.runs, completed=plan.runs - len(missing))
         try:
             play = partial(_play_run, plan)
-            for run, record in backend.compute(play, range(plan.runs), plan.stop):
-                records[run] = record
+            for place, record in backend.compute(play, missing, plan.stop):
+                kept.save(missing[place], record.to_arrays())
+                records[missing[place]] = record
                 bar.advance(task)
         except BaseException:
             plan.stop.set()  # active runs end after their block

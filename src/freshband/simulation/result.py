@@ -39,6 +39,33 @@ class _Record:
     yardsticks: dict[str, NDArray[Any]]  # the oracles' age curves, by measure
     breakpoints: NDArray[np.int64] | None  # true changes; None if unknown
 
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return everything as arrays by name."""
+        arrays = {
+            f"tally.{place}.{name}": array
+            for place, tally in enumerate(self.tallies)
+            for name, array in tally._asdict().items()
+        }
+        arrays |= {f"yardstick.{name}": curve for name, curve in self.yardsticks.items()}
+        arrays |= {"seconds": np.array(self.seconds), "exposure": np.array(self.exposure)}
+        return arrays | ({} if self.breakpoints is None else {"breakpoints": self.breakpoints})
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> _Record:
+        """Return the record that `to_arrays` took apart."""
+        tallies = [
+            Tally(*(arrays[f"tally.{place}.{name}"] for name in Tally._fields))
+            for place in range(len(arrays["seconds"]))
+        ]
+        judges = [name for name in arrays if name.startswith("yardstick.")]
+        return cls(
+            tallies=tallies,
+            seconds=arrays["seconds"].tolist(),
+            exposure=arrays["exposure"].tolist(),
+            yardsticks={name.partition(".")[2]: arrays[name] for name in judges},
+            breakpoints=arrays.get("breakpoints"),
+        )
+
 
 def _collect(
     names: Sequence[str],

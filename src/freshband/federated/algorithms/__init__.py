@@ -6,6 +6,7 @@ applied:
 | rule | who trains in a round | what becomes of a lost update | how an arrived one is applied |
 | --- | --- | --- | --- |
 | `renorm`, `fixed`, `mean_one`, `uniform`, `literal` | whose update got through | is sent again | a mean of all that arrived |
+| `median`, `trimmed`, `bounded` | the same | is sent again | a middle of all that arrived, which a few cannot move far |
 | `fedasync` | the same | is sent again | one by one, mixed into the model |
 | `fedbuff` | the same | is sent again | mean of a full buffer |
 | `fedavg` | everybody | is thrown away | a mean of all that arrived |

@@ -71,7 +71,8 @@ def choose_clients(module: nn.Module, dataset: Dataset, settings: Training) -> L
     )
     if device.type == "cuda":  # threads would wait for each other there
         settings = settings.model_copy(update={"workers": 1})
-    workers = settings.workers or os.cpu_count() or 1
+    cores = os.cpu_count() or 1
+    workers = min(settings.workers or cores, 8 * cores)  # more would only wait for each other
     small = sum(parameter.numel() for parameter in module.parameters()) <= _TINY
     if settings.path == "stacked":
         return StackedClients(module, dataset, workers)

@@ -123,6 +123,8 @@ def _tiles(measures: dict[str, Any], heard: float) -> dict[str, str]:
         "oldest update, rounds": number(measures["max_age"]),
         "cumulative AoI variance": number(measures["cumulative_variance"]),
         "updates that got through": number(heard, percent=True),
+        "updates refused": number(measures["refused"]),
+        "of these, too long": number(measures["too_long"]),
         "Jain index of fairness": number(measures["jain"]),
     }
 
