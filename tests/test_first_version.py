@@ -32,7 +32,10 @@ def step(coordinator: Coordinator, t: int) -> list[int]:
     return listed
 
 
-@pytest.mark.parametrize("policy", COORDINATORS["running"])
+UNCHANGED = [name for name in COORDINATORS["running"] if not name.startswith("bayes")]
+
+
+@pytest.mark.parametrize("policy", UNCHANGED)
 def test_a_saved_coordinator_goes_on(policy: str) -> None:
     before = COORDINATORS["running"][policy]
     coordinator = Coordinator.load(FILES / before["file"])
@@ -40,6 +43,18 @@ def test_a_saved_coordinator_goes_on(policy: str) -> None:
     assert [step(coordinator, t) for t in range(201, 301)] == before["plans"]
     assert coordinator.ages.tolist() == before["ages"]
     assert coordinator.alive.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("policy", sorted(COORDINATORS["running"].keys() - set(UNCHANGED)))
+def test_bayes_has_a_new_inside_and_uses_what_the_old_one_knew(policy: str) -> None:
+    coordinator = Coordinator.load(FILES / COORDINATORS["running"][policy]["file"])
+    with np.load(FILES / COORDINATORS["running"][policy]["file"]) as saved:
+        (means,) = (saved[name] for name in saved.files if name.endswith("scheduler.mean"))
+    assert coordinator.round == 200
+    learnt = coordinator.channel_means
+    assert np.abs(learnt - means).max() < 0.1
+    plans = [step(coordinator, t) for t in range(201, 301)]
+    assert all(len(set(plan)) == 3 for plan in plans)
 
 
 def test_a_plan_that_waits_for_its_outcome_goes_on_waiting(tmp_path: Path) -> None:

@@ -115,6 +115,23 @@ def newer(state_type: type, *fields: str) -> None:
     _newer[state_type] = fields
 
 
+_Saved: TypeAlias = Mapping[str, np.ndarray]
+_upgrades: dict[type, Callable[[Any, _Saved, str], _Saved]] = {}
+
+
+def upgrade(state_type: type) -> Callable[[Callable[[Any, _Saved, str], _Saved]], Any]:
+    """Register how arrays saved by earlier versions become those of a state type of now.
+
+    The function is given a fresh state, all saved arrays and the prefix of the state's own.
+    """
+
+    def remember(function: Callable[[Any, _Saved, str], _Saved]) -> Any:
+        _upgrades[state_type] = function
+        return function
+
+    return remember
+
+
 def _grown(array: np.ndarray, axis: int, more: int) -> np.ndarray:
     """Return a zero-padded copy with ``more`` places at the end of one axis."""
     shape = list(array.shape)
@@ -169,6 +186,8 @@ def _rebuild(
 
     Raises `FileError` if one is missing, or holds what the state type does not allow.
     """
+    if type(state) in _upgrades:
+        saved = _upgrades[type(state)](state, saved, prefix)
     derived, added = _derived.get(type(state), ()), _newer.get(type(state), ())
     fields: dict[str, Any] = {}
     for name, part in _fields(state):

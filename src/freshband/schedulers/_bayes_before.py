@@ -1,0 +1,60 @@
+"""States of `bayes` saved by earlier versions: what they know is used, the rest begins anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freshband.schedulers._bayes_channels import BayesState
+from freshband.schedulers._segments import HAZARDS, Segments
+from freshband.states import _arrays, upgrade
+
+_THEIRS = (1e-4, 1e-3, 1e-2, 0.05, 0.2)  # the hazards of those versions
+# For each hazard of now the nearest one of then.
+_NEAREST = np.abs(np.log(HAZARDS)[:, None] - np.log(_THEIRS)).argmin(axis=1)
+
+_Arrays = Mapping[str, NDArray[Any]]
+
+
+def _beginnings(
+    segments: Segments, prior: NDArray[Any], trust: NDArray[Any], saved: _Arrays, prefix: str
+) -> dict[str, NDArray[Any]]:
+    """Return the fields of segments that a saved state knows, or can do without."""
+    wins, tries = saved[f"{prefix}wins"], saved[f"{prefix}tries"]
+    weight = np.ascontiguousarray(saved[f"{prefix}weight"][:, _NEAREST])
+    rate = (prior[0] + wins) / (prior[1] + tries)
+    known = {
+        "wins": wins,
+        "tries": tries,
+        "rate": rate,
+        "square": rate * (prior[0] + wins + 1.0) / (prior[1] + tries + 1.0),
+        "weight": weight,
+        "pooled": np.einsum("h,ghk->gk", trust, weight),
+        "fresh": saved[f"{prefix}fresh"],
+        "since": saved.get(f"{prefix}since", np.zeros_like(segments.since)),
+    }
+    return {f"{prefix}{name}": array for name, array in known.items()}
+
+
+@upgrade(BayesState)
+def _from_before(fresh: BayesState, saved: _Arrays, prefix: str) -> _Arrays:
+    if f"{prefix}evidence" not in saved:
+        return saved
+    try:
+        share = saved[f"{prefix}trust"][:, _NEAREST]
+        trust = fresh.trust.now.copy()
+        filters = len(trust) - 2
+        trust[:filters] = share.ravel() / share.sum() * trust[:filters].sum()
+        ours = {f"{prefix}{name}": array for name, array in _arrays(fresh)}
+        ours[f"{prefix}trust.now"] = trust
+        ours[f"{prefix}stale"] = np.ones(1, np.int8)
+        half = filters // 2
+        for name, part in (("alone", trust[:half]), ("together", trust[half:filters])):
+            segments, prior = getattr(fresh, name), fresh.priors.pooled
+            ours |= _beginnings(segments, prior, part, saved, f"{prefix}{name}.")
+    except (KeyError, IndexError, ValueError):  # a damaged file is refused field by field
+        return saved
+    return {**saved, **ours}
