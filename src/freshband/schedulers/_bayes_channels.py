@@ -46,14 +46,13 @@ from freshband.schedulers._segments import (
 from freshband.schedulers._trust import Trust, clear_odds, fold, settle, start_trust, unfold
 from freshband.schedulers.base import (
     means,
-    ranks_by_means,
+    score,
     select,
     select_available,
     update,
     update_late,
 )
-from freshband.schedulers.random import draw_subset
-from freshband.states import FIXED, FLAGS, ORDER, between, declare, record
+from freshband.states import FIXED, FLAGS, between, declare, record
 
 __all__ = ["BayesState", "start_channels"]
 
@@ -67,7 +66,6 @@ _LEAST = (
 )
 
 
-@ranks_by_means
 class BayesState(NamedTuple):
     """The filters, the trust in each, and their combined estimates."""
 
@@ -83,7 +81,7 @@ class BayesState(NamedTuple):
     spread: NDArray[np.float64]  # (N,) posterior standard deviation
     values: NDArray[np.float64]  # (N,) index
     drought: NDArray[np.float64]  # (M,) log-probability, as forecast, of a client's latest losses
-    deck: NDArray[np.int64]  # (N,) channels to draw from
+    chance: NDArray[np.int8]  # (1,) whether this round is left to chance
     anchor: NDArray[np.int64]  # (N,) changes of a channel before this round are known
     options: NDArray[Any]  # a record: optimism, unrest, alarm
     clock: NDArray[np.int64]  # (1,) the coming round
@@ -93,7 +91,7 @@ class BayesState(NamedTuple):
 declare(
     BayesState,
     hazards=FIXED,
-    deck=ORDER,
+    chance=FLAGS,
     anchor=between(0, "round"),
     options={"optimism": between(0), "unrest": FLAGS, "alarm": FLAGS},
     clock=between(0, "round"),
@@ -122,7 +120,7 @@ def start_channels(n_clients: int, n_channels: int, slots: int, **options: float
         spread=np.full(n_channels, math.sqrt(square - rate * rate)),
         values=np.zeros(n_channels),
         drought=np.zeros(n_clients),
-        deck=np.arange(n_channels),
+        chance=np.zeros(1, np.int8),
         anchor=np.ones(n_channels, np.int64),
         options=record(**options),
         clock=np.ones(1, np.int64),
@@ -205,8 +203,25 @@ def _estimate(scheduler: Any) -> None:
 
 
 @kernel
-def _rank(scheduler: Any, rng: Any) -> None:
-    """Write the indices: mean plus a bonus for what is uncertain, which varies a little."""
+def _is_beaten(scheduler: Any, clients: int) -> int:
+    """Whether a client was not heard for so long that the forecasts cannot be right."""
+    for client in range(min(clients, len(scheduler.drought))):
+        if scheduler.drought[client] < _DOUBT - math.log(clients):
+            return 1
+    return 0
+
+
+@kernel
+def _rank(scheduler: Any, rng: Any, clients: int) -> None:
+    """Write the indices: mean plus a bonus for what is uncertain, which varies a little.
+
+    Where forecasts failed, chance decides about the channels and who gets which.
+    """
+    scheduler.chance[0] = _is_beaten(scheduler, clients)
+    if scheduler.chance[0] == 1:
+        for channel in range(len(scheduler.values)):
+            scheduler.values[channel] = rng.random()
+        return
     trust, hazards = scheduler.trust.now, scheduler.hazards
     hazard, total = 0.0, 0.0
     for h in range(_H):
@@ -238,23 +253,11 @@ def _catch_up(scheduler: Any) -> None:
         _estimate_again(scheduler)
 
 
-@kernel
-def _is_beaten(scheduler: Any, clients: int) -> bool:
-    """Whether a client was not heard for so long that the forecasts cannot be right."""
-    for client in range(min(clients, len(scheduler.drought))):
-        if scheduler.drought[client] < _DOUBT - math.log(clients):
-            return True
-    return False
-
-
 @select.register(BayesState)
 def _select(scheduler: BayesState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     _catch_up(scheduler)
-    if _is_beaten(scheduler, len(chosen)):
-        draw_subset(scheduler.deck, rng, chosen)
-    else:
-        _rank(scheduler, rng)
-        take_best(scheduler.values, t, chosen)
+    _rank(scheduler, rng, len(chosen))
+    take_best(scheduler.values, t, chosen)
 
 
 @select_available.register(BayesState)
@@ -268,12 +271,18 @@ def _select_available(
     chosen: Any,
 ) -> bool:
     _catch_up(scheduler)
-    _rank(scheduler, rng)
-    if _is_beaten(scheduler, len(chosen)):
-        for channel in range(len(scheduler.values)):
-            scheduler.values[channel] = rng.random()
+    _rank(scheduler, rng, len(chosen))
     take_available(scheduler.values, t, available, chosen)
     return True
+
+
+@score.register(BayesState)
+def _score(scheduler: BayesState, t: int, scores: Any) -> None:
+    _catch_up(scheduler)
+    by_chance = scheduler.chance[0] == 1
+    for channel in range(scores.shape[1]):
+        value, mean = scheduler.values[channel], scheduler.mean[channel]
+        scores[0, channel] = value if by_chance else mean
 
 
 @means.register(BayesState)
