@@ -129,13 +129,17 @@ def on_periodic_air(seed: int, runs: int = 32) -> Row:
     return Row("blocked in 2 of 7 rounds", policies, np.array(values).T)
 
 
-def table_against(policy: str, copies: int, seed: int) -> Table:
+def table_against(
+    policy: str, copies: int, seed: int, rounds: int = _ROUNDS, options: Any = None
+) -> Table:
     """Return a table of bits by somebody who knows the code, but not the random bits.
 
     In each round the two channels most used by ``copies`` of the policy are bad, the others good.
     """
-    players = [Coordinator(policy, 2, 5, seed=seed + copy) for copy in range(copies)]
-    states = np.ones((_ROUNDS, 5), np.uint8)
+    players = [
+        Coordinator(policy, 2, 5, seed=seed + copy, options=options) for copy in range(copies)
+    ]
+    states = np.ones((rounds, 5), np.uint8)
     for row in states:
         plans = [player.plan() for player in players]
         row[np.argsort(-np.bincount(np.concatenate(plans), minlength=5), kind="stable")[:2]] = 0
