@@ -124,4 +124,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with tempfile.TemporaryDirectory(prefix="freshband-kills-") as tempfile.tempdir:
+        sys.exit(main())
