@@ -125,4 +125,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with tempfile.TemporaryDirectory(prefix="freshband-federation-") as tempfile.tempdir:
+        sys.exit(main())

@@ -216,4 +216,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with tempfile.TemporaryDirectory(prefix="freshband-cuts-") as tempfile.tempdir:
+        sys.exit(main())

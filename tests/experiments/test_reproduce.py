@@ -93,6 +93,14 @@ def test_interrupted_experiments_go_on(tmp_path: Path) -> None:
     assert [known for _, known in play(SMALL, tmp_path)] == [True, False]
 
 
+def test_a_damaged_piece_is_made_again(tmp_path: Path) -> None:
+    (first, _), _ = play(SMALL, tmp_path)
+    path = tmp_path / f"{first}.nc"
+    path.write_bytes(path.read_bytes()[:-10])
+    assert [known for _, known in play(SMALL, tmp_path)] == [False, True]
+    assert load_pieces(SMALL, tmp_path)[first].sizes["run"] > 0
+
+
 def test_a_file_of_other_settings_is_not_mistaken(tmp_path: Path) -> None:
     play(SMALL, tmp_path)
     with pytest.raises(FileError, match="made with other settings"):

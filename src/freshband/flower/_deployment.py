@@ -171,11 +171,16 @@ class Deployment:
         while stream.poll() is None:
             here = bool(marked(self.name, "flwr-serverapp"))
             seen, missing = seen or here, 0 if here or not seen else missing + 1
-            if missing >= _GONE and not self.status().startswith("finished"):
+            if missing >= _GONE and not self._is_over():
                 self._died = True
                 stream.kill()
                 return
             time.sleep(1.0)
+
+    def _is_over(self) -> bool:
+        with suppress(DeploymentError, subprocess.TimeoutExpired):
+            return self.status().startswith("finished")
+        return True  # nobody knows: the stream ends by itself
 
     def begin_run(self, config: Mapping[str, Any] | None = None) -> subprocess.Popen[bytes]:
         """Start the app; return the process that prints its log."""
