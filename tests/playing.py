@@ -50,7 +50,7 @@ SCHEDULERS = ours(scheduler_registry)
 AWARE = ["m-exp3+aa", "m-exp3+aa-sum"]
 MATCHED = [f"cucb+{matching}" for matching in ours(matching_registry)]
 POLICIES = [*(policy for name in SCHEDULERS for policy in presets(name)), *AWARE, *MATCHED]
-LEARNERS = [policy for policy in POLICIES if not policy.startswith("oracle")]
+LEARNERS = [policy for policy in POLICIES if not parse_policy(policy).scheduler.sees_channels]
 PLAIN: Callable[..., None] = getattr(run_block, "py_func", run_block)  # the source, not compiled
 
 every_policy = pytest.mark.parametrize("policy", POLICIES)

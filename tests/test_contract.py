@@ -247,5 +247,5 @@ def test_every_channel_model_is_accepted_by_simulate(name: str) -> None:
 def test_oracles_are_for_simulation_only() -> None:
     for policy in presets("oracle"):
         assert isinstance(parse_policy(policy).scheduler, Oracle)
-        with pytest.raises(ParameterError, match="'oracle' sees the channels"):
+        with pytest.raises(ParameterError, match=f"'{policy}' sees the channels"):
             Coordinator(policy, 2, 5)

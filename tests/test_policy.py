@@ -259,6 +259,7 @@ def test_an_aware_oracle_needs_channels_with_means(policy: str) -> None:
 
 def test_who_looks_for_changes() -> None:
     assert has_detector("glr-cucb+aa@eager", None, 0)
-    assert not has_detector("bayes", None, 0)
+    assert has_detector("bayes", None, 0)
+    assert not has_detector("thompson", None, 0)
     assert not has_detector("of-my-own", None, 0)
     assert has_detector("of-my-own", None, 3)

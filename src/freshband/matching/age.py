@@ -18,7 +18,7 @@ from freshband.matching.base import (
 )
 from freshband.parameters import Parameters
 from freshband.ranking import CLIENTS, take_best
-from freshband.states import FIXED, ORDER, declare
+from freshband.states import FIXED, between, declare
 
 __all__ = ["Age"]
 
@@ -32,7 +32,7 @@ class _AgeState(NamedTuple):
     lot: NDArray[np.int64]  # (1,) breaks ties differently in every run
 
 
-declare(_AgeState, clients=ORDER, lot=FIXED)
+declare(_AgeState, clients=between(0, "clients"), lot=FIXED)
 
 
 @rank_clients.register(_AgeState)

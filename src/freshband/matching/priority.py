@@ -21,7 +21,7 @@ from freshband.matching.base import (
 )
 from freshband.parameters import Parameters
 from freshband.ranking import CLIENTS, take_best
-from freshband.states import FIXED, ORDER, between, declare, record
+from freshband.states import FIXED, between, declare, record
 
 __all__ = ["Priority"]
 
@@ -44,7 +44,7 @@ class _PriorityState(NamedTuple):
 
 declare(
     _PriorityState,
-    clients=ORDER,
+    clients=between(0, "clients"),
     recent={name: between(0, 1e300) for name in _PEAKS.names or ()},
     beta=FIXED,
     option=FIXED,

@@ -23,7 +23,7 @@ from freshband.schedulers._beginnings import (
 )
 from freshband.states import between, declare, not_saved
 
-HAZARDS = (0.5, 0.2, 0.06, 0.02, 5e-3, 1e-3, 1e-4, 1e-5)  # segments of 2 to 100,000 rounds
+HAZARDS = (0.5, 0.2, 0.06, 0.02, 5e-3, 1e-3, 1e-4, 1e-7)  # segments of 2 rounds, or for ever
 _TINY = 1e-300
 _CLOSE = 2.0**-20  # below this, 1 minus a weight is computed as a sum, not as a difference
 _LOG_2 = math.log(2.0)
