@@ -15,6 +15,7 @@ from freshband.schedulers._link_rates import ADDITIVE, APART, SHARED, SPIKED
 from freshband.schedulers.base import link_mean, means, score, select, update, update_late
 from freshband.schedulers.bayes import Bayes
 from tests.reference.links import Mixture
+from tests.schedulers.pure_bayes import start_pure
 
 
 def start(n_clients: int, n_channels: int, **options: Any) -> Any:
@@ -161,7 +162,7 @@ def test_shared_links_are_learned_as_by_the_shared_filter() -> None:
     rng = np.random.default_rng(5)
     m, n = 4, 6
     links = start(m, n)
-    shared = Bayes().start(m, n, rng, None)
+    shared = start_pure(m, n)
     rates = rng.uniform(0.1, 0.9, (2, n))
     apart = []
     for t in range(1, 401):

@@ -22,16 +22,22 @@ __all__ = ["Bayes"]
 @register("bayes")
 @final
 class Bayes(Parameters):
-    """Bayes filter of switching channels: the M largest of posterior mean + c standard deviations.
+    """Bayes filter of channels that switch, with or without a memory; the default.
 
-    It learns how often channels switch, from every five rounds to never, and whether one by one or
-    all at once; nothing has to be tuned to the channels, and no horizon is needed.
+    It learns how often channels switch, whether one by one or all at once, how their success rates
+    are distributed, and whether outcomes depend on those before; nothing has to be tuned to the
+    channels, and no horizon is needed. It plays the M largest of posterior mean plus a bonus that
+    grows with what is unknown about a channel and with the expected length of a segment.
 
     Parameters
     ----------
-    optimism : float >= 0, default 1.5
-        The `c` of the index. 0 explores only by chance, which is enough where most channels are in
-        use; larger values pay off over many rounds.
+    optimism : float >= 0, default 1
+        Scales the bonus. 0 explores only by chance, which is enough where most channels are in
+        use.
+    unrest : float in [0, 1], default 0.05
+        By what share the bonus varies at random, so that nobody can know the choice in advance.
+    alarm : float in (0, 1], default 0.9
+        The probability above which a change of a channel is reported; 1 reports none.
     slots : int >= 2, default 32
         The number of beginnings kept per segment, K; a new one replaces the least likely.
 
@@ -39,13 +45,18 @@ class Bayes(Parameters):
     -----
     **Deviations.** Not in the paper. Ranks by posterior mean where the paper ranks by (31).
 
-    A round costs `O(N H K)` for `H` = 5 hazards, twenty times as much as `glr-cucb`.
+    **Guarantee.** A client that was not heard for so long that the forecasts cannot be right makes
+    the next round a uniformly random one. On air fixed in advance, whoever made it, the age of each
+    client exceeds that under random scheduling by at most a constant: see the page on theory.
+
+    A round costs `O(M H K + N (H + K))` for `H` = 8 hazards.
 
     **Links that differ.** Where links may differ per client, every link is scored. Six forecasters
     are weighted by how well they predict: links are shared; all differ; they scatter around the
     channel's rate, closely or widely; a quarter of them differ; or a client adds the same to the
     logit of every channel. All links change together. ``optimism`` scales an index that is close
-    to Gittins', divided by the client's age, and half as many beginnings are kept.
+    to Gittins', divided by the client's age, and half as many beginnings are kept; there is no
+    unrest and no alarm.
 
     Examples
     --------
@@ -63,6 +74,8 @@ class Bayes(Parameters):
     Mellor, Shapiro, "Thompson sampling in switching environments with Bayesian online change
     detection", AISTATS 2013.
     Herbster, Warmuth, "Tracking the best expert", Machine Learning 1998 (forgetting the trust).
+    Brezzi, Lai, "Optimal learning and experimentation in bandit problems", Journal of Economic
+    Dynamics and Control 2002 (the size of the bonus).
     """
 
     detects: ClassVar[bool] = True

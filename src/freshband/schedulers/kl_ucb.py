@@ -56,6 +56,8 @@ def _kl_upper_bound(p: float, budget: float) -> float:
             break
         excess = fixed - p * math.log(q) - (1.0 - p) * math.log(1.0 - q) - budget
         step = excess * q * (1.0 - q) / (q - p)
+        if step < -1e-10:  # rounding errors over a difference as small as they are
+            break
         q -= step
         if step < 1e-10:
             break
