@@ -63,13 +63,7 @@ class Deployment:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}  # by the name of their log
         self.port = _free_port()
         self._died = False
-        # Should this process be killed, another one ends those it started and removes their keys.
-        own = str(self.folder) if self._own_folder else ""
-        self._keeper = subprocess.Popen(
-            [sys.executable, str(Path(_keeper.__file__)), self.name, own],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
+        self._keeper: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Deployment:
         try:
@@ -86,6 +80,13 @@ class Deployment:
 
     def start(self) -> None:
         """Start the SuperLink, register all keys, start the SuperNodes."""
+        # Should this process be killed, another one ends those it started and removes their keys.
+        own = str(self.folder) if self._own_folder else ""
+        self._keeper = subprocess.Popen(
+            [sys.executable, str(Path(_keeper.__file__)), self.name, own],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
         self._write_files()
         superlink = self._spawn(
             "superlink",
@@ -221,7 +222,8 @@ class Deployment:
         self.processes = {}
         if self._own_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
-        self._keeper.communicate()  # nothing is left for it to do
+        if self._keeper is not None:
+            self._keeper.communicate()  # nothing is left for it to do
 
     # ------------------------------------------------------------------------------ processes
 
