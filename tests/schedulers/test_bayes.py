@@ -16,6 +16,7 @@ from freshband.channels.base import build
 from freshband.schedulers import bayes
 from freshband.schedulers._bayes_channels import FORGET
 from freshband.schedulers.base import update
+from freshband.schedulers.beliefs import explain
 from tests.reference.switching import BeginningsInLogs, trusted
 from tests.schedulers.pure_bayes import start_pure
 from tests.schedulers.stepping import Game
@@ -216,6 +217,20 @@ def test_unheard_channels_drift_back_to_ignorance() -> None:
         if t == 100:
             known = float(state.mean[1])
     assert known < float(state.mean[1]) < 0.5
+
+
+def test_it_says_what_it_believes() -> None:
+    state = start(2)
+    for t in range(1, 121):
+        hear(state, t, [1, 1] if t <= 100 else [0, 1])
+    told = explain(state)
+    assert told is not None
+    assert sum(told.models.values()) == pytest.approx(1.0)
+    assert ((told.changed >= 0) & (told.changed <= 1)).all()
+    assert 15 < told.segment_age[0] < 30 < told.segment_age[1]
+    assert told.rate[0] < 0.2 < 0.8 < told.rate[1]
+    assert explain(Game("cucb", 1, 2).scheduler) is None
+    assert explain(Game("bayes+aa", 1, 2).scheduler) is not None
 
 
 def test_more_optimism_explores_more() -> None:

@@ -14,6 +14,7 @@ from freshband.fleet._state import LOST, MUTE, UNKNOWN, Fleet
 from freshband.fleet.options import FleetOptions
 from freshband.matching.base import priorities_of
 from freshband.schedulers.base import means
+from freshband.schedulers.beliefs import Beliefs, explain
 
 
 class View:
@@ -147,6 +148,30 @@ class View:
         with self._lock:
             means(self._scheduler, found)
         return found
+
+    @property
+    def beliefs(self) -> Beliefs | None:
+        """What the scheduler believes about the channels and their changes.
+
+        None if it cannot tell: only `bayes` with shared links can.
+
+        Examples
+        --------
+        >>> from freshband import Coordinator
+        >>> server = Coordinator("bayes", n_clients=2, n_channels=3, seed=0)
+        >>> for t in range(300):
+        ...     good = [1, 1, 0] if t < 250 else [0, 1, 1]
+        ...     _ = server.observe([good[channel] == 1 for channel in server.plan()])
+        >>> believed = server.beliefs
+        >>> bool(believed.rate[0] < 0.5 < believed.rate[2])
+        True
+        >>> bool(believed.segment_age[0] < 60 < believed.segment_age[1])
+        True
+        """
+        with self._lock:
+            if self.round > 0:
+                means(self._scheduler, np.zeros(self.n_channels))  # uses what came late
+            return explain(self._scheduler)
 
     def _assignment(self, t: int) -> NDArray[np.int64]:
         """Return the plan of a round that is remembered."""

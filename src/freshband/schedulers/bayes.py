@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from freshband.parameters import Parameters
-from freshband.schedulers import _bayes_before  # noqa: F401  # registers an upgrade
+from freshband.schedulers import _bayes_before, _bayes_beliefs  # noqa: F401  # they register
 from freshband.schedulers._bayes_channels import BayesState, start_channels
 from freshband.schedulers._bayes_links import BayesLinksState, start_links
 from freshband.schedulers.base import register
