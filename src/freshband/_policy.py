@@ -1,6 +1,6 @@
 """Policies by name: ``scheduler[:preset][+token...]``.
 
-Tokens are matchings (``age``, ``rotate`` …), ``aa`` and ``aa-sum``; a matching may have presets too.
+Tokens are matchings (``age``, ``rotate`` …), ``aa`` and ``aa-sum``; matchings may have presets too.
 Examples: ``glr-cucb:paper``, ``m-exp3+rotate``, ``glr-cucb+aa``, ``glr-cucb:paper+priority:paper``.
 """
 

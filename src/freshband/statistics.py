@@ -61,22 +61,22 @@ def margin(values: ArrayLike, axis: int = 0, level: float = 0.95) -> NDArray[Any
 
 
 def p_value(values: ArrayLike, bound: float = 0.0) -> float:
-    """Return how likely a mean so far above the bound is if the true mean is the bound.
+    """Return how likely a mean so far from the bound is if the true mean is the bound.
 
-    One-sided, by Student's t test; NaN with fewer than two values.
+    Two-sided, by Student's t test; NaN with fewer than two values.
 
     Examples
     --------
-    >>> round(p_value([1.0, 2.0, 3.0, 4.0, 5.0]), 4), p_value([1.0, 1.0]), p_value([-1.0, -1.0])
-    (0.0066, 0.0, 1.0)
+    >>> round(p_value([1.0, 2.0, 3.0, 4.0, 5.0]), 4), p_value([1.0, 1.0]), p_value([0.0, 0.0])
+    (0.0132, 0.0, 1.0)
     """
     from scipy.special import stdtr
 
     array = np.asarray(values, dtype=np.float64).ravel()
     beyond, error = float(array.mean()) - bound, float(standard_error(array))
     if error == 0:
-        return 0.0 if beyond > 0 else 1.0
-    return float(stdtr(array.size - 1, -beyond / error))
+        return 1.0 if beyond == 0 else 0.0
+    return float(2 * stdtr(array.size - 1, -abs(beyond) / error))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

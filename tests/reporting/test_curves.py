@@ -49,7 +49,7 @@ def test_axes_are_labelled(result: xr.Dataset, measure: str) -> None:
     assert axes.get_ylabel() == MEASURES[measure]
     assert axes.get_xlim() == (0, 300)
     title = axes.get_title(loc="left")
-    assert title == "piecewise: M = 2, 4 runs, seed 0; band: ± one standard error"
+    assert title == "piecewise: M = 2, 4 runs, seed 0; band: 95 % interval of the mean"
 
 
 @pytest.mark.parametrize("measure", MEASURES)

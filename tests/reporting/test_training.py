@@ -114,7 +114,7 @@ def test_one_line_and_one_band_a_policy_in_every_panel(comparison: xr.Dataset) -
         assert axes.get_title()
         assert axes.get_xlabel()
     assert [text.get_text() for text in figure.legends[0].get_texts()] == POLICIES
-    assert figure.get_suptitle().endswith("seed 0; 2 runs; band: ± one standard error")
+    assert figure.get_suptitle().endswith("seed 0; 2 runs; band: 95 % interval of the mean")
 
 
 def test_what_the_panels_show(comparison: xr.Dataset) -> None:

@@ -19,8 +19,8 @@ __all__ = ["Panel", "Picture", "Series", "SimulatedCurves"]
 class Series:
     """Values at positions x, one row per position and one column per run.
 
-    Means over runs are drawn with their standard errors. ``colour`` is an index into the palette,
-    ``line`` a line style of Matplotlib.
+    Means over runs are drawn with 95 % intervals; NaN is no run. ``colour`` is an index into the
+    palette, ``line`` a line style of Matplotlib.
     """
 
     label: str

@@ -158,12 +158,12 @@ class Priority(Parameters):
     The preset ``paper`` is equations (36) to (40) as printed: contributions are not scaled and
     maxima run over all rounds. It takes β = 1, with which ages count most.
 
-    **Deviations** (erratum E8). The preset ``paper`` has only (1) and (4). (1) β is not given in the
-    paper. (2) `C` lies in [0, 2] and the
-    normalised age in (0, 1], so as printed contributions outweigh ages; the default scale makes
-    both comparable. (3) As printed, `max V` and `max a` run over all rounds: after one bad period
-    both ratios, and so the weight of ages, stay small; the default uses the present round. (4) `V_t
-    / max V` is 0/0 while ages are even, and read as 0: then contribution alone decides.
+    **Deviations** (erratum E8). The preset ``paper`` has only (1) and (4). (1) β is not given in
+    the paper. (2) `C` lies in [0, 2] and the normalised age in (0, 1], so as printed contributions
+    outweigh ages; the default scale makes both comparable. (3) As printed, `max V` and `max a` run
+    over all rounds: after one bad period both ratios, and so the weight of ages, stay small; the
+    default uses the present round. (4) `V_t / max V` is 0/0 while ages are even, and read as 0:
+    then contribution alone decides.
 
     Examples
     --------
