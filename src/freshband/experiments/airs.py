@@ -84,8 +84,8 @@ class Airs(Experiment):
     last for ever down to five rounds on average, and against adversaries. Means that switch with a
     constant hazard are what `bayes` assumes: those airs are its home field. The paper's adversary
     fixes all states in advance, knowing the algorithm. So there are jammers that do not look, the
-    hard instance of Theorem 2, and tables: each records the states of a game in which a jammer
-    blocks the two channels that a learner has used most, and is then played to everybody.
+    hard instance of Theorem 2, and tables: each records a game in which a learner's oldest client
+    never gets through (`freshband.experiments.tables`), and is then played to everybody.
 
     **Deviations.** The formula of the cumulative variance is our reading (E18).
     """
