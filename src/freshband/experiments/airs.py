@@ -93,7 +93,7 @@ class Airs(Experiment):
     title = "Cumulative AoI variance by air"
     question = "What can be cut of the ages' variance, by how channels change?"
     part = "Fig. 4, ages alone"
-    order = 1
+    order = 2
     time: ClassVar = {"quick": "seconds", "full": "a minute on a CPU"}
     quick: ClassVar = {"runs": 40, "tables": 4}
 

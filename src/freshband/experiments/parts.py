@@ -34,7 +34,7 @@ class Parts(Trained):
     title = "What scheduling gives, and what the rule for lost updates"
     question = "How much of ours comes from scheduling, and how much from the rule?"
     part = "Beyond the paper"
-    order = 3
+    order = 4
     time: ClassVar = {"quick": "minutes on a CPU", "full": "a quarter of an hour on an H200"}
     quick: ClassVar = {"places": tuple(product(["digits"], _CHANNELS)), "runs": {"digits": 2}}
 

@@ -72,7 +72,7 @@ class Rules(Trained):
     title = "What to do about lost updates"
     question = "Which rule for lost updates learns best, and is it worth the work it takes?"
     part = "Beyond the paper"
-    order = 2
+    order = 3
     time: ClassVar = {"quick": "minutes on a CPU", "full": "a quarter of an hour on an H200"}
     quick: ClassVar = {
         "places": tuple(product(["digits"], _AIRS)),

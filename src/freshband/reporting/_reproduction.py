@@ -1,12 +1,13 @@
 """The page that compares paper and library, generated from files of ``freshband reproduce``.
 
 Numbers come from the results and verdicts, prose from Markdown files beside them: ``NAME-SCALE.md``
-follows the table of an experiment, and ``introduction.md``, ``choice.md`` and ``deviations.md``
-hold the other sections.
+follows the table of an experiment, and ``introduction.md``, ``choice.md``, ``earlier.md`` and
+``deviations.md`` hold the other sections.
 """
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ from freshband.experiments.base import (
     registry,
 )
 from freshband.reporting._numbers import written_number
+from freshband.statistics import margin
 
 
 def reproduction_page(folder: Path) -> str:
@@ -45,7 +47,7 @@ def reproduction_page(folder: Path) -> str:
     parts += _left_open(folder)
     if len(parts) == 1:
         raise FileError(f"{folder} holds neither verdicts nor trials of freshband reproduce")
-    return "\n".join(filter(None, [*parts, _prose(folder, "deviations")]))
+    return "\n".join(filter(None, [*parts, _earlier(folder), _prose(folder, "deviations")]))
 
 
 def _prose(folder: Path, name: str) -> str:
@@ -123,6 +125,26 @@ def _left_open(folder: Path) -> list[str]:
         lines += [_prose(folder, file.removesuffix(".json")) + told, "", head]
         lines += ["| --- | ---: | ---: | ---: | ---: | --- |", *_trial_rows(trials), ""]
     return ["\n".join(lines)]
+
+
+def _earlier(folder: Path) -> str:
+    """Show the earlier definitions of ours: rows of a table, whose cells hold a value per run."""
+    path = folder / "earlier.csv"
+    if not path.exists():
+        return ""
+    head, *rows = csv.reader(path.read_text(encoding="utf-8").splitlines())
+    lines = [f"| {' | '.join(head)} |", "| --- | --- | --- | ---: | ---: | ---: |"]
+    for *names, late, last, variance in rows:
+        cells = [_over_runs(late, "%"), _over_runs(last, "%"), _over_runs(variance)]
+        lines.append(f"| {' | '.join([*names, *cells])} |")
+    return "\n".join([_prose(folder, "earlier") + lines[0], *lines[1:], ""])
+
+
+def _over_runs(cell: str, unit: str = "") -> str:
+    """Return the mean of values that are separated by spaces, with its 95 % interval."""
+    values = [float(value) for value in cell.split()]
+    mean, half = sum(values) / len(values), float(margin(values))
+    return written_measure({"ours": mean, "low": mean - half, "high": mean + half, "unit": unit})
 
 
 def _trial_rows(trials: Sequence[dict[str, Any]]) -> Iterator[str]:
