@@ -201,7 +201,8 @@ class Airs(Experiment):
         names = [f"{name.replace(' ', chr(10))}\nM = {air.clients}" for name, air in _AIRS.items()]
         title = f"{self.runs} runs, {runs} tables; 95 % intervals"
         y_label = "cumulative AoI variance after 250 rounds"
-        panel = Panel("bars", series, title, y_label=y_label, ticks=list(enumerate(names)))
+        ticks = list(enumerate(names))
+        panel = Panel("bars", series, title, y_label=y_label, ticks=ticks, log=True)
         return Picture([panel], size=(12.5, 4.6))
 
     figures: ClassVar = {"age-variance-by-air": _by_air}

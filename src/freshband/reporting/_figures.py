@@ -72,6 +72,8 @@ def _bars(axes: Axes, panel: Panel) -> None:
             error_kw={"elinewidth": 0.7}, color=_colour(each.colour), label=each.label,
         )  # fmt: skip
     axes.set_xticks(*zip(*panel.ticks, strict=True), fontsize=8)
+    if panel.log:
+        axes.set_yscale("log")
 
 
 def _rows(axes: Axes, panel: Panel) -> None:
