@@ -327,8 +327,8 @@ def test_the_files_of_the_documentation_can_be_reported(tmp_path: Path) -> None:
     folder = DOCS / "reproduction"
     written = write_report(folder, tmp_path / "it.html")
     assert written.left_out == []
-    assert len(written.shown) == len([*folder.glob("*.nc"), *folder.glob("*.json")])
-    assert len(written.pictures) == len([*folder.glob("*.png")])
+    assert len(written.shown) == len([*folder.rglob("*.nc"), *folder.rglob("*.json")])
+    assert len(written.pictures) == len([*folder.rglob("*.png")])
 
 
 def test_the_page_is_what_its_files_say() -> None:
