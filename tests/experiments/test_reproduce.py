@@ -65,7 +65,7 @@ def shrink(experiment: Experiment) -> Experiment:
         if isinstance(value, int):
             sizes[field.name] = min(value, 2)
         elif isinstance(value, tuple):
-            sizes[field.name] = tuple(dict.fromkeys([value[0], value[-1]]))
+            sizes[field.name] = tuple(dict.fromkeys([*value[:1], *value[-1:]]))
         elif field.name == "runs":
             sizes[field.name] = dict.fromkeys(value, 2)
     if isinstance(experiment, Trained):

@@ -15,6 +15,7 @@ from freshband.experiments.pictures import Picture
 from freshband.experiments.rules import _ruled
 from freshband.experiments.training import (
     _AIRS,
+    QUICK,
     Place,
     Runs,
     Trained,
@@ -67,7 +68,7 @@ class Fig3(Trained):
     part = "Fig. 3"
     order = 1
     time: ClassVar = {"quick": "minutes on a CPU", "full": "an hour and three quarters on an H200"}
-    quick: ClassVar = {"places": tuple(product(["digits"], _AIRS)), "runs": {"digits": 2}}
+    quick: ClassVar = {"places": tuple(product(["digits"], _AIRS)), **QUICK}
 
     def roles(self, place: Place) -> Mapping[str, Runs]:
         """Return the five policies."""

@@ -11,7 +11,7 @@ from freshband.experiments.base import Claim, Results, judge_order, register
 from freshband.experiments.fig3 import _SCHEDULER
 from freshband.experiments.pictures import Picture
 from freshband.experiments.rules import _ruled
-from freshband.experiments.training import _CHANNELS, Place, Runs, Trained, final_accuracy
+from freshband.experiments.training import _CHANNELS, QUICK, Place, Runs, Trained, final_accuracy
 
 __all__ = ["Parts"]
 
@@ -36,7 +36,7 @@ class Parts(Trained):
     part = "Beyond the paper"
     order = 4
     time: ClassVar = {"quick": "minutes on a CPU", "full": "a quarter of an hour on an H200"}
-    quick: ClassVar = {"places": tuple(product(["digits"], _CHANNELS)), "runs": {"digits": 2}}
+    quick: ClassVar = {"places": (("digits", "wide"), ("digits", "extreme")), **QUICK}
 
     places: Sequence[Place] = tuple(product(["cifar10"], _CHANNELS))
 

@@ -14,6 +14,7 @@ from freshband.experiments.base import Claim, Results, judge_order, register
 from freshband.experiments.pictures import Panel, Picture, Series
 from freshband.experiments.training import (
     _AIRS,
+    QUICK,
     Place,
     Runs,
     Trained,
@@ -76,10 +77,10 @@ class Rules(Trained):
     time: ClassVar = {"quick": "minutes on a CPU", "full": "a quarter of an hour on an H200"}
     quick: ClassVar = {
         "places": tuple(product(["digits"], _AIRS)),
-        "runs": {"digits": 2},
-        "rules": ("", *_CHANGES, _OURS),
+        **QUICK,
+        "rules": ("", "eager", "average", _OURS),
         "rivals": ("fedavg", "longer"),
-        "variants": ("recency=8",),
+        "variants": (),
     }
 
     places: Sequence[Place] = tuple(product(["cifar10"], _AIRS))

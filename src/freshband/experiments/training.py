@@ -33,6 +33,7 @@ _CHANNELS: Final[Mapping[str, Mapping[str, Any]]] = {
     "wide": {"channels": "fig3-piecewise", "clients": 20, "channel_options": {"n_channels": 100}},
     **{air: {"channels": f"fig3-{air}", "clients": clients} for air, clients in _AIRS.items()},
 }
+QUICK: Final = {"runs": {"digits": 2}, "changes": {"model": "mlp"}}  # at the scale quick
 _LOOKS: Final = 5  # evaluations over which a curve is smoothed
 _LAST: Final = 25  # rounds whose mean is the final accuracy
 # What is chosen, is chosen on samples and in runs that no figure sees.
