@@ -1,4 +1,4 @@
-"""Mean and standard error against their textbook forms."""
+"""Means, errors, intervals and tests against their textbook forms."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import freshband
-from freshband.statistics import mean_and_error, standard_error
+from freshband.statistics import holm, margin, mean_and_error, p_value, standard_error
 
 VALUES = np.random.default_rng(0).normal(size=(7, 3))
 
@@ -28,6 +29,25 @@ def test_fewer_than_two_values_have_no_error(shape: tuple[int, ...]) -> None:
     found = standard_error(np.ones(shape))
     assert found.shape == shape[1:]
     assert np.isnan(found).all()
+
+
+def test_intervals_and_tests_are_those_of_scipy() -> None:
+    for row in VALUES:
+        test = stats.ttest_1samp(row, 0.25)
+        low, high = test.confidence_interval(0.95)
+        assert p_value(row, 0.25) == pytest.approx(test.pvalue)
+        assert float(margin(row)) == pytest.approx((high - low) / 2)
+    np.testing.assert_allclose(margin(VALUES, 1), [float(margin(row)) for row in VALUES])
+    assert np.isnan(margin(np.ones((1, 4)))).all()
+    assert math.isnan(p_value([3.0]))
+
+
+def test_holm_corrects_the_smallest_most() -> None:
+    found = holm([0.04, math.nan, 0.001, 0.03, 0.9])
+    assert found[:1] + found[2:] == pytest.approx([0.09, 0.004, 0.09, 0.9])
+    assert math.isnan(found[1])
+    assert holm([0.4, 0.5]) == [0.8, 0.8]  # never beyond 1, nor below a smaller one
+    assert holm([]) == []
 
 
 def test_values_that_are_missing_do_not_count() -> None:

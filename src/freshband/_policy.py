@@ -1,7 +1,7 @@
 """Policies by name: ``scheduler[:preset][+token...]``.
 
-Tokens are matchings (``age``, ``rotate`` …), ``aa`` and ``aa-sum``. Examples: ``glr-cucb:paper``,
-``m-exp3+rotate``, ``glr-cucb+aa``, ``oracle:csi+age``.
+Tokens are matchings (``age``, ``rotate`` …), ``aa`` and ``aa-sum``; matchings may have presets too.
+Examples: ``glr-cucb:paper``, ``m-exp3+rotate``, ``glr-cucb+aa``, ``glr-cucb:paper+priority:paper``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from freshband._registry import Registry
 from freshband.detectors.base import push
 from freshband.errors import FreshbandError, ParameterError, UnknownNameError, nearest, shown
 from freshband.matching import base as matchings
@@ -120,23 +121,19 @@ def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -
     if not isinstance(text, str) or not text.strip():
         raise ParameterError(f"policy must be text like 'glr-cucb:paper+aa', got {shown(text)}")
     head, *tokens = text.strip().split("+")
-    name, colon, preset = head.partition(":")
-    kind = schedulers.registry[name]
-    preset = schedulers._read_preset(preset) if colon else schedulers._DEFAULT
-    if preset not in kind.presets:
-        raise UnknownNameError(f"{name} has no preset {preset!r}; {nearest(preset, kind.presets)}")
+    kind, preset = _with_preset(schedulers.registry, head)
     matching, aware = _read_tokens(text, tokens)
-    matching = matching or kind.matchings.get(preset, "age")
-    rule = matchings.registry[matching]
+    rule, printed = _with_preset(matchings.registry, matching or kind.matchings.get(preset, "age"))
     to_rule = {key: value for key, value in given.items() if key in rule.model_fields}
     to_scheduler = {key: value for key, value in given.items() if key not in to_rule}
     scheduler = kind(**{**kind.presets[preset], **to_scheduler})
-    pairing = rule(**to_rule)
+    pairing = rule(**{**rule.presets[printed], **to_rule})
     if aware is not None and (why := scheduler.refuses(aware)) is not None:
         raise ParameterError(why)
     plain = scheduler.model_dump(mode="json", include=set(to_scheduler))
     plain |= pairing.model_dump(mode="json", include=set(to_rule))
-    return Policy(text.strip(), scheduler, pairing, matching, aware, plain)
+    named = matchings.registry.name_of(rule) or rule.__name__
+    return Policy(text.strip(), scheduler, pairing, named, aware, plain)
 
 
 def has_detector(text: str, options: Mapping[str, Any] | None, alarms: int) -> bool:
@@ -162,6 +159,16 @@ def read_options(name: str, options: object) -> dict[str, Any]:
     return dict(options)
 
 
+def _with_preset(registry: Registry[Any], text: str) -> tuple[Any, str]:
+    """Return what is registered under ``name[:preset]``, and the name of its preset."""
+    name, colon, preset = text.partition(":")
+    kind = registry[name]
+    preset = schedulers._read_preset(preset) if colon else schedulers._DEFAULT
+    if preset not in kind.presets:
+        raise UnknownNameError(f"{name} has no preset {preset!r}; {nearest(preset, kind.presets)}")
+    return kind, preset
+
+
 def _read_tokens(text: str, tokens: list[str]) -> tuple[str | None, str | None]:
     matching: str | None = None
     aware: str | None = None
@@ -170,7 +177,7 @@ def _read_tokens(text: str, tokens: list[str]) -> tuple[str | None, str | None]:
             if aware is not None:
                 raise ParameterError(f"policy {text!r} names two AoI-aware rules")
             aware = _AWARE[token]
-        elif token in matchings.registry:
+        elif token.partition(":")[0] in matchings.registry:
             if matching is not None:
                 raise ParameterError(f"policy {text!r} names two matchings")
             matching = token

@@ -1,14 +1,15 @@
-"""Mean and standard error over runs: the one place that computes them."""
+"""Means over runs with their errors, intervals and tests: the one place that computes them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["mean_and_error", "standard_error"]
+__all__ = ["holm", "margin", "mean_and_error", "p_value", "standard_error"]
 
 
 def standard_error(values: ArrayLike, axis: int = 0) -> NDArray[Any]:
@@ -42,3 +43,56 @@ def mean_and_error(values: ArrayLike) -> dict[str, float | None] | None:
         "mean": float(known.mean()),
         "se": float(standard_error(known)) if known.size > 1 else None,
     }
+
+
+def margin(values: ArrayLike, axis: int = 0, level: float = 0.95) -> NDArray[Any]:
+    """Return half the width of Student's t interval of the mean; NaN with fewer than two values.
+
+    Examples
+    --------
+    >>> margin([1.0, 2.0, 3.0, 4.0, 5.0]).round(3).item()  # 2.776 standard errors, not 2
+    1.963
+    """
+    from scipy.special import stdtrit  # SciPy takes long to import
+
+    error = standard_error(values, axis)
+    freedom = np.asarray(values).shape[axis] - 1
+    return np.asarray(error * stdtrit(freedom, (1 + level) / 2) if freedom > 0 else error)
+
+
+def p_value(values: ArrayLike, bound: float = 0.0) -> float:
+    """Return how likely a mean so far from the bound is if the true mean is the bound.
+
+    Two-sided, by Student's t test; NaN with fewer than two values.
+
+    Examples
+    --------
+    >>> round(p_value([1.0, 2.0, 3.0, 4.0, 5.0]), 4), p_value([1.0, 1.0]), p_value([0.0, 0.0])
+    (0.0132, 0.0, 1.0)
+    """
+    from scipy.special import stdtr
+
+    array = np.asarray(values, dtype=np.float64).ravel()
+    beyond, error = float(array.mean()) - bound, float(standard_error(array))
+    if error == 0:
+        return 1.0 if beyond == 0 else 0.0
+    return float(2 * stdtr(array.size - 1, -abs(beyond) / error))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p values corrected for their number by Holm's method; NaN is no test and stays.
+
+    If every test below a level is called a success, the probability of any false one is at most
+    that level.
+
+    Examples
+    --------
+    >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03, float("nan")])]
+    [0.03, 0.06, 0.06, nan]
+    """
+    corrected, least = [*p_values], 0.0
+    tested = sorted((p, place) for place, p in enumerate(p_values) if not math.isnan(p))
+    for rank, (p, place) in enumerate(tested):
+        least = max(least, min(1.0, (len(tested) - rank) * p))
+        corrected[place] = least
+    return corrected

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from scipy import stats
 
 from freshband.cli._options import Format
 from freshband.cli.app import app
@@ -21,6 +22,7 @@ from freshband.experiments._choice import SEARCHES, Search, Setting, best_of, re
 from freshband.experiments.base import _COMMANDS, Machine, _experiment_names, registry
 from freshband.reporting.report import write_report
 from freshband.simulation.result import load_result
+from freshband.statistics import holm
 from tests.cli.running import Shell
 from tests.experiments.searching import as_trials, walk
 
@@ -89,15 +91,19 @@ def test_an_experiment_of_ones_own_is_one_file(own: Shell) -> None:
     assert [line.split()[0] for line in second.err.splitlines()] == ["kept", "kept", "made"]
     (claims,) = json.loads(second.out).values()
     assert [claim["what"].partition(":")[0] for claim in claims] == ["M = 2", "M = 3", "M = 4"]
-    assert claims == json.loads(Path("mine/oldest-first-quick.json").read_text())
+    assert claims == json.loads(Path("mine/oldest-first-quick.json").read_text())["claims"]
+    all_gains: list[list[float]] = []
     for claim, path in zip(claims, sorted(Path("mine").glob("*.nc")), strict=True):
         variance = load_result(path).cumulative_variance.values  # (policy, run)
         gains = (variance[0] - variance[1]).tolist()
+        all_gains.append(gains)
         assert claim["ours"] == pytest.approx(statistics.mean(gains))
-        error = statistics.stdev(gains) / len(gains) ** 0.5
-        assert claim["error"] == pytest.approx(error)
-        clear = claim["ours"] > 2 * error
+        low, high = stats.ttest_1samp(gains, 0).confidence_interval(0.95)
+        assert (claim["low"], claim["high"]) == (pytest.approx(low), pytest.approx(high))
+        clear = claim["ours"] > 0 and claim["p"] < 0.05
         assert claim["verdict"] == ("holds" if clear else "does not hold")
+    raw = [stats.ttest_1samp(each, 0).pvalue for each in all_gains]
+    assert [claim["p"] for claim in claims] == pytest.approx(holm(raw))
     assert Path("mine/variance-by-clients-quick.png").read_bytes().startswith(b"\x89PNG")
     check_what_tells_of_it(own)
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from freshband.coordinator import Coordinator
 from freshband.errors import FileError, ParameterError
 from freshband.experiments.base import (
     Claim,
@@ -22,7 +23,6 @@ from freshband.experiments.base import (
     Machine,
     Piece,
     Results,
-    Verdict,
     _experiment_names,
     _find_verdicts,
     _same_settings,
@@ -35,8 +35,12 @@ from freshband.experiments.base import (
 )
 from freshband.experiments.fig2a import Fig2a
 from freshband.experiments.fig2c import Fig2c
-from freshband.experiments.rules import _OURS, Rules
+from freshband.experiments.fig3 import Fig3
+from freshband.experiments.fig4 import Fig4
+from freshband.experiments.rules import Rules, _ruled
+from freshband.experiments.tables import table_against
 from freshband.experiments.training import Trained
+from freshband.experiments.verdicts import Verdict, correct
 from freshband.reporting._figures import draw_picture
 from freshband.reporting._reproduction import reproduction_page, written_measure
 from freshband.reporting.curves import save_figure
@@ -61,9 +65,13 @@ def shrink(experiment: Experiment) -> Experiment:
         if isinstance(value, int):
             sizes[field.name] = min(value, 2)
         elif isinstance(value, tuple):
-            sizes[field.name] = tuple(dict.fromkeys([value[0], value[-1]]))
+            sizes[field.name] = tuple(dict.fromkeys([*value[:1], *value[-1:]]))
+        elif field.name == "runs":
+            sizes[field.name] = dict.fromkeys(value, 2)
     if isinstance(experiment, Trained):
         sizes["changes"] = TINY
+        if not isinstance(experiment, Fig3 | Fig4):
+            sizes["places"] = sizes["places"][:1]
     return dataclasses.replace(experiment, **sizes)
 
 
@@ -130,7 +138,7 @@ def test_a_piece_is_a_result(tmp_path: Path) -> None:
 
 def check_verdicts_and_pictures(experiment: Experiment, folder: Path) -> list[dict[str, Any]]:
     """Return the claims of an experiment that was played, and leave its pictures in the folder."""
-    claims: list[dict[str, Any]] = json.loads((folder / experiment.verdicts).read_text())
+    claims: list[dict[str, Any]] = json.loads((folder / experiment.verdicts).read_text())["claims"]
     assert claims
     for claim in claims:
         assert claim["verdict"] in get_args(Verdict)
@@ -172,11 +180,11 @@ def test_trained_experiments_share_their_runs(tmp_path: Path) -> None:
         made[name] = [key for key, known in play(experiment, tmp_path) if not known]
         claims += check_verdicts_and_pictures(experiment, tmp_path)
     check_report(tmp_path, claims)
-    assert len(made["fig3"]) == 8
-    assert not [key for key in made["fig4"] if key.startswith("training")]
-    assert [key.split("-", 4)[4] for key in made["parts"]] == [
-        "bayes.priority", "random.eager.average", "glr-cucb.paper.priority.eager.average",
-        "bayes.priority", "random.eager.average", "m-exp3.paper.priority.eager.average",
+    assert len(made["fig3"]) == 10
+    assert made["fig4"] == []
+    assert [key.removeprefix("training-quick-digits-") for key in made["parts"]] == [
+        "wide-random", "wide-bayes.priority", "wide-random.eager.average",
+        "wide-bayes.priority.eager.average",
     ]  # fmt: skip
     fig3 = load_pieces(shrink(registry["fig3"].at("quick")), tmp_path)
     settings = json.loads(fig3["training-quick-digits-piecewise-random"].attrs["config"])[
@@ -185,31 +193,35 @@ def test_trained_experiments_share_their_runs(tmp_path: Path) -> None:
     assert (settings["device"], settings["dataset_options"]) == ("auto", {})  # not: where it ran
 
 
-def test_rules_are_tried_in_runs_that_no_figure_shows(tmp_path: Path) -> None:
+def test_rules_are_tried_on_held_out_samples(tmp_path: Path) -> None:
     experiment = Rules(
         scale="quick",
         places=[("digits", "extreme")],
-        runs=2,
+        runs={"digits": 2},
         changes=TINY,
-        rules=("", "eager", "fixed+average"),
+        rules=("", "eager", "eager+average"),
         rivals=("fedavg", "longer+average"),
+        variants=("local_rounds=2",),
     )
     play(experiment, tmp_path)
     results = load_pieces(experiment, tmp_path)
     assert list(results) == [
         f"training-quick-digits-extreme-random{rule}"
-        for rule in ("-1000", ".eager-1000", ".fixed.average-1000", ".fedavg-1000",
-                     ".average-1000-x2")
+        for rule in ("-validation", ".eager-validation", ".eager.average-validation",
+                     ".fedavg-validation", ".average-x2-validation",
+                     ".eager.average-validation-local_rounds-2")
     ]  # fmt: skip
-    assert all(result.run.values.tolist() == [1000, 1001] for result in results.values())
     made = [json.loads(result.attrs["config"]) for result in results.values()]
     assert [each["policies"] for each in made] == [
-        ["random"], ["random@eager"], ["random@fixed+average"], ["random@fedavg"],
-        ["random@average"],
+        ["random"], ["random@eager"], ["random@eager+average"], ["random@fedavg"],
+        ["random@average"], ["random"],
     ]  # fmt: skip
-    assert [each["settings"]["local_steps"] for each in made] == [1, 1, 1, 1, 2]
+    assert {(each["settings"]["seed"], each["settings"]["held_out"]) for each in made} == {(1, 0.1)}
+    assert made[-1]["settings"]["algorithm"] == "renorm+eager+average"
+    assert made[-1]["settings"]["algorithm_options"] == {"local_rounds": 2}
+    assert [each["settings"]["local_steps"] for each in made] == [1, 1, 1, 1, 2, 1]
     trained = [int(result.trained.sum()) for result in results.values()]
-    assert trained[3] > trained[1] > trained[0] == trained[2] == trained[4]
+    assert trained[3] > trained[1] == trained[2] > trained[5] > trained[0] == trained[4]
 
 
 @pytest.mark.parametrize("name", _experiment_names())
@@ -244,6 +256,19 @@ def test_what_is_incomplete_is_not_registered() -> None:
     assert _experiment_names() == before
 
 
+def test_a_table_is_fixed_in_advance_and_starves_the_oldest() -> None:
+    table = table_against("glr-cucb:paper+age", 4, 6, 60, seed=3)
+    again = table_against("glr-cucb:paper+age", 4, 6, 60, seed=3)
+    assert np.array_equal(table, again)
+    assert set(np.unique(table)) == {0.0, 1.0}
+    learner = Coordinator("glr-cucb:paper+age", 4, 6, horizon=60, seed=1003)  # the same coins
+    for t, row in enumerate(table):
+        plan, oldest = learner.plan(), int(np.argmax(learner.ages))
+        assert row[plan[oldest]] == 0
+        learner.observe(row[plan] == 1)
+        assert learner.ages.max() >= min(t + 2, 3)
+
+
 # ------------------------------------------------------------------------------------ verdicts
 
 
@@ -263,7 +288,7 @@ def test_orderings_of_figure_2_hold(tmp_path: Path) -> None:
     play(experiment, tmp_path)
     found = {
         claim["what"]: claim["verdict"]
-        for claim in json.loads((tmp_path / experiment.verdicts).read_text())
+        for claim in json.loads((tmp_path / experiment.verdicts).read_text())["claims"]
     }
     assert found["m-exp3:paper below random"] == "reproduced"
     assert found["glr-cucb:paper below m-exp3:paper"] == "reproduced"
@@ -271,32 +296,47 @@ def test_orderings_of_figure_2_hold(tmp_path: Path) -> None:
     assert found["m-exp3:paper+aa below m-exp3:paper"] == "not reproduced"
 
 
+def test_verdicts_are_corrected_for_their_number() -> None:
+    clear = judge_order("x", "above", [1.0, 1.1, 0.9])
+    close = judge_order("y", "above", [1.0, 1.2, 0.9, 0.1])
+    assert [claim.verdict for claim in (clear, close)] == ["reproduced", "reproduced"]
+    found = correct([close, clear, judge("z", "5", [6.0], at_least=5), close])
+    assert [claim.verdict for claim in found] == [
+        "not reproduced", "reproduced", "reproduced", "not reproduced",
+    ]  # fmt: skip
+    assert [claim.p for claim in found][:2] == pytest.approx([2 * close.p, 3 * clear.p])
+    assert math.isnan(found[2].p)  # a single run is no test, and counts for none
+
+
 @pytest.mark.parametrize(
-    ("ours", "error", "written"),
+    ("ours", "half", "written"),
     [
-        (18292.3, 0.1234, "18,292 ± 0.123 regret"),
+        (18292.3, 0.1234, "18,292 regret [18,292, 18,292]"),
         (-5.678, math.nan, "-5.68 regret"),
-        (12.34, 123.4, "12.3 ± 123 regret"),
+        (12.34, 123.4, "12.3 regret [-111, 136]"),
     ],
 )
-def test_numbers_have_about_three_digits(ours: float, error: float, written: str) -> None:
-    assert written_measure({"ours": ours, "error": error, "unit": "regret"}) == written
+def test_numbers_have_about_three_digits(ours: float, half: float, written: str) -> None:
+    claim = {"ours": ours, "low": ours - half, "high": ours + half, "unit": "regret"}
+    assert written_measure(claim) == written
 
 
 # ------------------------------------------------------------------ the files of the documentation
 
 
 def test_ours_does_what_was_best_under_random_scheduling() -> None:
-    results = load_pieces(Rules(), DOCS / "reproduction")
-    assert [Rules().best_rule(results, place) for place in Rules().places] == [_OURS, _OURS]
+    claims = json.loads((DOCS / "reproduction" / "rules-full.json").read_text())["claims"]
+    best = [claim["what"] for claim in claims if ", best" in claim["why"]]
+    assert len(best) == 2
+    assert all(f": {_ruled('random')} above random " in what for what in best)
 
 
 def test_the_files_of_the_documentation_can_be_reported(tmp_path: Path) -> None:
     folder = DOCS / "reproduction"
     written = write_report(folder, tmp_path / "it.html")
     assert written.left_out == []
-    assert len(written.shown) == len([*folder.glob("*.nc"), *folder.glob("*.json")])
-    assert len(written.pictures) == len([*folder.glob("*.png")])
+    assert len(written.shown) == len([*folder.rglob("*.nc"), *folder.rglob("*.json")])
+    assert len(written.pictures) == len([*folder.rglob("*.png")])
 
 
 def test_the_page_is_what_its_files_say() -> None:

@@ -167,6 +167,17 @@ def test_a_policy_changes_the_algorithm_of_the_settings(
 # ---------------------------------------------------------------------------------------- summary
 
 
+def test_everything_as_printed_is_one_policy() -> None:
+    shared = Training(algorithm="fixed+average", weights="size")
+    printed = settings_of(shared, "glr-cucb:paper+priority:paper@paper")
+    assert (printed.algorithm, printed.weights) == ("renorm+average", "contribution")
+    assert printed.build_policy().name == "glr-cucb:paper+priority:paper"
+    eager = settings_of(Training(), "random@paper+eager")
+    assert (eager.algorithm, eager.weights) == ("renorm+eager", "contribution")
+    with pytest.raises(ParameterError, match="names two rules"):
+        settings_of(Training(), "random@paper+fedavg")
+
+
 def test_differences_are_paired(result: xr.Dataset) -> None:
     summary = json.loads(json.dumps(summarise_comparison(result), allow_nan=False))
     measures = measure_comparison(result)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import freshband
 from freshband._policy import parse_policy
-from freshband.errors import ParameterError
+from freshband.errors import ParameterError, UnknownNameError
 from freshband.matching.base import match
 from freshband.matching.priority import Priority
 from tests.reference.ordering import best_first, oldest_first
@@ -109,6 +109,30 @@ def test_options_reach_the_matching() -> None:
         parse_policy("glr-cucb+age", {"beta": 0.5})
     with pytest.raises(ParameterError, match=r"beta must be a number in \[0, 1\]"):
         parse_policy("glr-cucb+priority", {"beta": 2})
+
+
+def test_the_printed_matching_is_a_preset() -> None:
+    printed = parse_policy("glr-cucb:paper+priority:paper").matching
+    assert printed == Priority(beta=1.0, contribution_scale="none", norm_window=None)
+    assert parse_policy("glr-cucb:paper+priority").matching == Priority()
+    assert parse_policy("cucb+priority:paper", {"beta": 0.5}).matching == Priority(
+        beta=0.5, contribution_scale="none", norm_window=None
+    )
+    with pytest.raises(UnknownNameError, match="age has no preset 'paper'"):
+        parse_policy("cucb+age:paper")
+
+
+def test_as_printed_a_bad_period_weakens_ages_for_ever() -> None:
+    """E8: once ages were spread, the growing maximum leaves them little weight."""
+    plans = {}
+    for name, rule in (("printed", Priority(**Priority.presets["paper"])), ("ours", Priority())):
+        state, plan = rule.start(2), np.zeros(2, np.int64)
+        for t, ages in enumerate(([1, 30], [3, 1]), start=1):
+            worth = np.array([0.2, 0.9])
+            match(state, t, np.array([0, 1]), np.array([[0.9, 0.1]]), np.array(ages), worth, None,
+                  plan)  # fmt: skip
+        plans[name] = plan.tolist()
+    assert plans == {"printed": [1, 0], "ours": [0, 1]}
 
 
 def test_contributions_are_needed_there_and_only_there() -> None:

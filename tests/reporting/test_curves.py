@@ -49,7 +49,7 @@ def test_axes_are_labelled(result: xr.Dataset, measure: str) -> None:
     assert axes.get_ylabel() == MEASURES[measure]
     assert axes.get_xlim() == (0, 300)
     title = axes.get_title(loc="left")
-    assert title == "piecewise: M = 2, 4 runs, seed 0; band: ± one standard error"
+    assert title == "piecewise: M = 2, 4 runs, seed 0; band: 95 % interval of the mean"
 
 
 @pytest.mark.parametrize("measure", MEASURES)
@@ -64,7 +64,7 @@ def test_one_line_and_one_band_a_policy(result: xr.Dataset, measure: str) -> Non
         x, y = np.array(line.get_data())
         np.testing.assert_array_equal(x, [0, *result["round"].values])
         np.testing.assert_allclose(y, [0, *expected.mean("run").values])
-    error = curves.sel(policy=axes.lines[0].get_label()).std("run", ddof=1) / 2
+    error = 3.18244631 * curves.sel(policy=axes.lines[0].get_label()).std("run", ddof=1) / 2
     edges = bands[0].get_paths()[0].vertices[:, 1]
     assert edges.max() == pytest.approx(float((y_of(axes.lines[0]) + error.values).max()))
 

@@ -1,4 +1,4 @@
-"""Pictures of experiments show the means over runs of what they are given, with standard errors."""
+"""Pictures of experiments show the means over runs of what they are given, with 95 % intervals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from freshband.reporting.curves import COLOURS
 
 VALUES = np.array([[1.0, 2.0, 6.0], [4.0, 5.0, 6.0]])  # two positions, three runs
 MEANS = [3.0, 5.0]
-ERRORS = [np.std([1, 2, 6], ddof=1) / np.sqrt(3), np.std([4, 5, 6], ddof=1) / np.sqrt(3)]
+T = 4.30265273  # of Student with three runs
+ERRORS = [T * np.std(runs, ddof=1) / np.sqrt(3) for runs in ([1, 2, 6], [4, 5, 6])]
 SERIES = Series("one", np.array([1, 2]), VALUES, colour=1, line="--")
 TICKS = [(1, "first"), (2, "second")]
 
@@ -25,7 +26,7 @@ def test_curves_have_bands() -> None:
     assert (line.get_color(), line.get_linestyle()) == (COLOURS[1], "--")
     (band,) = axes.collections
     heights = band.get_paths()[0].vertices[:, 1]
-    assert heights.min() == pytest.approx(MEANS[0] - ERRORS[0])
+    assert heights.min() == pytest.approx(min(m - e for m, e in zip(MEANS, ERRORS, strict=True)))
     assert heights.max() == pytest.approx(max(m + e for m, e in zip(MEANS, ERRORS, strict=True)))
     assert (axes.get_title("left"), axes.get_xlabel(), axes.get_ylabel()) == ("title", "x", "y")
     assert axes.get_ylim()[0] == 0
@@ -58,6 +59,14 @@ def test_bars_stand_side_by_side() -> None:
     centres = [bar.get_x() + bar.get_width() / 2 for bar in axes.patches]
     assert centres == pytest.approx([0.8, 1.8, 1.2, 2.2])
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["one", "other"]
+
+
+def test_bars_of_other_sizes_and_fewer_runs() -> None:
+    values = np.array([[1.0, 3.0, np.nan], [900.0, 1000.0, 1100.0]])
+    some = dataclasses.replace(SERIES, values=values)
+    (axes,) = draw_picture(Picture([Panel("bars", [some], ticks=TICKS, log=True)])).axes
+    assert axes.get_yscale() == "log"
+    assert [bar.get_height() for bar in axes.patches] == [2, 1000]
 
 
 def test_panels_stand_two_in_a_row() -> None:

@@ -24,7 +24,9 @@ CLAIM = {
     "what": "A below B",
     "paper": "below",
     "ours": 12.5,
-    "error": float("nan"),
+    "low": float("nan"),
+    "high": float("nan"),
+    "p": float("nan"),
     "unit": "regret",
     "verdict": "reproduced",
     "why": "",
@@ -32,17 +34,18 @@ CLAIM = {
 
 
 def report_of_claims(claims: list[dict[str, Any]], folder: Path) -> Document:
-    rows = [{**CLAIM, **claim} for claim in claims]
-    (folder / "fig2a-quick.json").write_text(json.dumps(rows), encoding="utf-8")
+    told = {"claims": [{**CLAIM, **claim} for claim in claims], "made": {}}
+    (folder / "fig2a-quick.json").write_text(json.dumps(told), encoding="utf-8")
     return report(folder)
 
 
 def test_verdicts_are_told_with_what_was_measured(tmp_path: Path) -> None:
-    doubted = {"what": "C above D", "error": 1.5, "verdict": "not reproduced", "why": "linear"}
+    doubted = {"what": "C above D", "low": 11.0, "high": 14.0, "p": 0.2}
+    doubted |= {"verdict": "not reproduced", "why": "linear"}
     document = report_of_claims([{}, doubted], tmp_path)
     assert "1 experiment." in document.text
-    assert "A below B reproduced 12.50 regret below" in document.text
-    assert "C above D not reproduced 12.5 ± 1.5 regret below linear" in document.text
+    assert "A below B reproduced 12.5 regret - below" in document.text
+    assert "C above D not reproduced 12.5 regret [11.0, 14.0] 0.200 below linear" in document.text
     assert "scale quick; reproduced: 1, not reproduced: 1" in document.text
     assert "freshband reproduce fig2a --scale quick --out" in document.text
 

@@ -114,7 +114,7 @@ def test_one_line_and_one_band_a_policy_in_every_panel(comparison: xr.Dataset) -
         assert axes.get_title()
         assert axes.get_xlabel()
     assert [text.get_text() for text in figure.legends[0].get_texts()] == POLICIES
-    assert figure.get_suptitle().endswith("seed 0; 2 runs; band: ± one standard error")
+    assert figure.get_suptitle().endswith("seed 0; 2 runs; band: 95 % interval of the mean")
 
 
 def test_what_the_panels_show(comparison: xr.Dataset) -> None:
@@ -127,10 +127,10 @@ def test_what_the_panels_show(comparison: xr.Dataset) -> None:
     assert y_of(clients.lines[0]) == pytest.approx([0.4, 0.8, 1.2])
 
 
-def test_bands_are_one_standard_error(comparison: xr.Dataset) -> None:
+def test_bands_are_intervals(comparison: xr.Dataset) -> None:
     regret = draw_comparison(comparison).axes[0]
     ends = comparison.regret.sel(policy="random").isel(round=-1).values
-    highest = ends.mean() + ends.std(ddof=1) / np.sqrt(2)
+    highest = ends.mean() + 12.7062047 * ends.std(ddof=1) / np.sqrt(2)  # Student, two runs
     band = next(each for each in regret.collections if isinstance(each, PolyCollection))
     assert band.get_paths()[0].vertices[:, 1].max() == pytest.approx(highest)
 

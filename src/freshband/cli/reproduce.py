@@ -194,7 +194,7 @@ def _listed(settings: dict[str, Any]) -> str:
 
 
 def _print_verdicts(found: dict[str, Any], out: Path) -> None:
-    from freshband.reporting._reproduction import written_measure
+    from freshband.reporting._reproduction import written_measure, written_p
 
     console = open_console()
     for name, claims in found.items():
@@ -202,6 +202,8 @@ def _print_verdicts(found: dict[str, Any], out: Path) -> None:
         for claim in claims:
             colour = "red" if "not" in claim["verdict"].split() else "green"
             verdict, measured = f"[{colour}]{claim['verdict']}[/]", written_measure(claim)
-            rows.append((claim["what"], claim["paper"], measured, verdict, claim["why"]))
-        console.print(make_table(name, ("statement", "paper", "ours", "verdict", "why"), rows))
+            p = written_p(claim["p"])
+            rows.append((claim["what"], claim["paper"], measured, p, verdict, claim["why"]))
+        head = ("statement", "paper", "measured", "p", "verdict", "why")
+        console.print(make_table(name, head, rows))
     console.print(f"results, pictures and verdicts are in {out}", highlight=False)

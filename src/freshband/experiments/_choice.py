@@ -36,7 +36,7 @@ import numpy as np
 
 from freshband._files import check_writable, write_whole
 from freshband.experiments.base import Machine, _read_rows
-from freshband.experiments.training import _OPEN, Place, _on_machine, settings_of
+from freshband.experiments.training import VALIDATION, Place, _on_machine, settings_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -44,9 +44,7 @@ if TYPE_CHECKING:
 Trial = dict[str, Any]
 
 CHOICE: Final = "choice.json"
-PUBLISHED: Final = "choice-published.json"  # made by an earlier rule; its choice trains the figures
-_SEED: Final = 1
-_HELD_OUT: Final = 0.1
+EARLIER: Final = "choice-earlier.json"  # trials of an earlier rule, which say what it chose
 _RUNS: Final = 3
 _FINALISTS: Final = 2
 _CLASSES: Final = {"digits": 10, "cifar10": 10, "cifar100": 100}
@@ -96,16 +94,16 @@ def read_trials(folder: Path, file: str = CHOICE) -> list[Trial]:
 
 
 def best_of(trials: Sequence[Trial], place: Place) -> dict[str, Any]:
-    """Return the setting with the best score for a data set on an air, empty if none has one."""
+    """Return the setting with the best score for a data set on an air, empty before the end."""
     known = _known(trials, place)
-    return _best(known)._asdict() if any(len(runs) == _RUNS for runs in known.values()) else {}
+    scored = any(len(runs) == _RUNS for runs in known.values())
+    return _best(known)._asdict() if scored and place not in unfinished(trials) else {}
 
 
-def is_chosen(file: str, trials: Sequence[Trial], trial: Trial) -> bool:
-    """Whether a trial has the setting that was chosen by the trials in a file of this name."""
-    place = trial["dataset"], trial["air"]
-    best = _OPEN[place] if file == PUBLISHED else best_of(trials, place)
-    return bool(best) and best.items() <= trial.items()
+def is_chosen(trials: Sequence[Trial], trial: Trial) -> bool:
+    """Whether a trial has the setting that was chosen among the trials."""
+    best = best_of(trials, (trial["dataset"], trial["air"]))
+    return bool(trial.get("chosen")) or (bool(best) and best.items() <= trial.items())
 
 
 def unfinished(trials: Sequence[Trial]) -> list[Place]:
@@ -185,7 +183,7 @@ def _try(
     """Train a setting in some runs, together where the device allows it."""
     from freshband.federated.comparison import compare  # here: reading trials needs no PyTorch
 
-    mine = {"seed": _SEED, "run": runs.start, "held_out": _HELD_OUT, **setting._asdict()}
+    mine = {**VALIDATION, "run": runs.start, **setting._asdict()}
     settings = _on_machine(settings_of(place, **{**changes, **mine}), machine)
     result = compare(settings, ["random"], runs=len(runs), progress=machine.progress)
     return {

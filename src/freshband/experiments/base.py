@@ -1,4 +1,4 @@
-"""Experiments: their definition, how they are reproduced, and how claims are judged.
+"""Experiments: their definition, and how they are reproduced.
 
 To add an experiment, add a file here, or your own file with ``--import``: a class, registered under
 its name, that defines what to compute, what is claimed and what to draw. The command line, the page
@@ -8,22 +8,18 @@ its name, that defines what to compute, what is claimed and what to draw. The co
 from __future__ import annotations
 
 import json
-import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, cast
-
-import numpy as np
-from numpy.typing import ArrayLike
 
 from freshband._files import check_writable, write_whole
 from freshband._registry import Registry
 from freshband.errors import FileError, ParameterError, reason
 from freshband.experiments.pictures import Picture, SimulatedCurves
-from freshband.statistics import standard_error
+from freshband.experiments.verdicts import Claim, correct, judge, judge_order
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -43,7 +39,6 @@ __all__ = [
 ]
 
 _Scale = Literal["quick", "full"]
-Verdict = Literal["reproduced", "exceeded", "not reproduced", "holds", "does not hold"]
 Results = Mapping[str, "xr.Dataset"]
 _Draw = Callable[[Any, Results], Picture | SimulatedCurves]
 
@@ -76,19 +71,6 @@ class Piece:
     key: str  # name of the file, without its ending
     config: Mapping[str, Any]  # its settings; a file made with other settings is refused
     make: Callable[[Machine], xr.Dataset]
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A statement and its verdict."""
-
-    what: str
-    paper: str  # "-" where the statement is not the paper's
-    ours: float  # the mean that was measured
-    error: float  # its standard error; NaN where there is none
-    unit: str
-    verdict: Verdict
-    why: str = ""  # further measured values beside the verdict
 
 
 @dataclass(frozen=True)
@@ -219,8 +201,10 @@ def reproduce(
                 raise ParameterError(f"piece {piece.key!r} must be a result of simulate or compare")
             save_sealed(result.assign_attrs(experiment=json.dumps(dict(piece.config))), path)
         yield piece, known
-    found = [asdict(claim) for claim in experiment.claims(load_pieces(experiment, folder))]
-    write_whole(folder / experiment.verdicts, (json.dumps(found, indent=1) + "\n").encode())
+    results = load_pieces(experiment, folder)
+    found = [asdict(claim) for claim in correct(experiment.claims(results))]
+    told = {"claims": found, "made": _describe(results.values())}
+    write_whole(folder / experiment.verdicts, (json.dumps(told, indent=1) + "\n").encode())
 
 
 def load_pieces(experiment: Experiment, folder: Path) -> dict[str, xr.Dataset]:
@@ -260,83 +244,38 @@ def _spelt_alike(config: Any) -> Any:
     return config
 
 
-def _read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the verdicts or trials in a file of ``freshband reproduce``, or raise `FileError`."""
+def _describe(results: Iterable[xr.Dataset]) -> dict[str, Any]:
+    """Return how the files of an experiment were made, for its page."""
+    made = [result.attrs for result in results]
+    where: dict[str, float] = {}
+    for each in made:
+        precision = str(each.get("precision", "auto"))
+        device = str(each.get("device", "cpu"))
+        name = device + (f" in {precision}" if precision != "auto" else "")
+        where[name] = where.get(name, 0.0) + float(each["seconds"])
+    return {
+        "files": len(made),
+        "seconds": {name: round(taken, 1) for name, taken in sorted(where.items())},
+        "freshband": made[-1]["freshband"],
+        "versions": json.loads(made[-1]["versions"]),
+        "imported": json.loads(made[-1].get("imported", "[]")),
+    }
+
+
+def _read_json(path: Path) -> Any:
+    """Return what a file of ``freshband reproduce`` holds, or raise `FileError`."""
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise FileError(f"cannot read {path}: {reason(error)}") from None
     except ValueError:
         raise FileError(f"{path} is damaged or not a result") from None
+
+
+def _read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the verdicts or trials in a file of ``freshband reproduce``, or raise `FileError`."""
+    found = _read_json(path)
+    rows = found.get("claims") if isinstance(found, dict) else found
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise FileError(f"{path} holds neither verdicts nor trials of freshband reproduce")
     return rows
-
-
-def judge(
-    what: str,
-    paper: str,
-    values: ArrayLike,
-    *,
-    at_least: float | None = None,
-    at_most: float | None = None,
-    unit: str = "",
-    why: str = "",
-) -> Claim:
-    """Return a claim about a mean over runs: ``exceeded`` is beyond by two standard errors.
-
-    Parameters
-    ----------
-    what, paper, unit, why
-        As in `Claim`.
-    values : array_like
-        One value per run.
-    at_least, at_most : float
-        The bound that the mean has to reach; exactly one of the two is given.
-
-    Examples
-    --------
-    >>> judge("accuracy", "55 %", [58.0, 59.0, 60.0], at_least=55, unit="%").verdict
-    'exceeded'
-    >>> judge("share of the gap, at least half", "-", [0.4, 0.7], at_least=0.5).verdict
-    'holds'
-    """
-    if (at_least is None) == (at_most is None):
-        raise ValueError("a claim needs at_least or at_most")
-    mean, error = _mean_and_error(values)
-    beyond = mean - at_least if at_least is not None else cast(float, at_most) - mean
-    verdict = _verdict(paper, reached=beyond >= 0, exceeded=beyond > 2 * error)
-    return Claim(what, paper, mean, error, unit, verdict, why)
-
-
-def judge_order(
-    what: str, paper: str, differences: ArrayLike, *, unit: str = "", why: str = ""
-) -> Claim:
-    """Return a claim that something is larger, by more than two standard errors.
-
-    ``differences`` has one value per run; positive ones support the claim. Other parameters are as
-    in `judge`.
-
-    Examples
-    --------
-    >>> judge_order("A above B", "above", [1.0, -1.2, 0.4]).verdict
-    'not reproduced'
-    >>> judge_order("C above A", "-", [1.0, 1.2, 0.9]).verdict
-    'holds'
-    """
-    mean, error = _mean_and_error(differences)
-    clear = mean > 2 * error if not math.isnan(error) else mean > 0
-    return Claim(what, paper, mean, error, unit, _verdict(paper, reached=clear), why)
-
-
-def _verdict(paper: str, *, reached: bool, exceeded: bool = False) -> Verdict:
-    if paper == "-":
-        return "holds" if reached else "does not hold"
-    if not reached:
-        return "not reproduced"
-    return "exceeded" if exceeded else "reproduced"
-
-
-def _mean_and_error(values: ArrayLike) -> tuple[float, float]:
-    array = np.asarray(values, dtype=np.float64)
-    return float(array.mean()), float(standard_error(array.ravel()))

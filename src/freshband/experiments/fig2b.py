@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,11 @@ from freshband.experiments.simulated import _fig2_piece, _judge_growth, _regret_
 
 __all__ = ["Fig2b"]
 
+_ROUNDS: Final = 20_000
 _TOLD: Final = ("glr-cucb:paper", "glr-cucb:fresh")  # these can use the number of breakpoints
-_POLICIES: Final = {"unknown": (*_TOLD, "bayes"), "known": _TOLD}
-_LINES: Final = {"unknown": "-", "known": "--"}
+_KNOWN: Final = {"exploration": "--", "detector": ":"}  # what is told the number, and its line
+_POLICIES: Final = {"unknown": (*_TOLD, "bayes"), **dict.fromkeys(_KNOWN, _TOLD)}
+_LINES: Final = {"unknown": "-", **_KNOWN}
 
 
 @register("fig2b")
@@ -26,8 +29,9 @@ _LINES: Final = {"unknown": "-", "known": "--"}
 class Fig2b(Experiment):
     """Fig. 2(b) by its text: regret of GLR-CUCB and ours by number of breakpoints.
 
-    "Known" is the exploration rate that uses the number of breakpoints C_T,
-    `α = 0.05 sqrt(N (C_T + 1) ln T / T)`; "unknown" is the printed one.
+    The number of breakpoints C_T can be used in two ways, and both are tried: by the exploration,
+    `α = 0.05 sqrt(N (C_T + 1) ln T / T)`, and by the detector, of which the paper's text speaks,
+    `δ = 1 / sqrt((C_T + 1) T)` (Besson et al.). Where it is unknown both are as printed.
 
     **Deviations.** The captions under (b) and (c) are swapped (E19); the text is followed.
     """
@@ -43,17 +47,21 @@ class Fig2b(Experiment):
     counts: tuple[int, ...] = tuple(range(13))
 
     def pieces(self) -> Sequence[Piece]:
-        """Return a simulation per number of breakpoints, each with the number known and unknown."""
+        """Return simulations per number of breakpoints, with the number known and unknown."""
         return [self._piece(count, told) for count in self.counts for told in _POLICIES]
 
     def _piece(self, count: int, told: str) -> Piece:
         names = _POLICIES[told]
-        options = {"alpha": "besson", "n_segments": count + 1}
+        options: dict[str, Any] = {}
+        if told == "exploration":
+            options = {"alpha": "besson", "n_segments": count + 1}
+        elif told == "detector":
+            options = {"delta": 1 / math.sqrt((count + 1) * _ROUNDS)}
         return _fig2_piece(
             self._key(count, told),
             channel_options={"n_breakpoints": count},
             policies=list(names),
-            policy_options={name: options for name in names if told == "known"},
+            policy_options={name: options for name in names if options},
             runs=self.runs,
             points=1,
         )
@@ -72,9 +80,9 @@ class Fig2b(Experiment):
             regret = self._regret(results, policy, "unknown")
             what = f"{policy}: regret grows with each breakpoint"
             found.append(_judge_growth(what, counts, regret, [str(c) for c in counts], "regret"))
-            if policy in _TOLD:
-                gain = (regret - self._regret(results, policy, "known"))[counts > 0].mean(axis=0)
-                what = f"{policy}: knowing the number of breakpoints helps"
+            for told in _KNOWN if policy in _TOLD else ():
+                gain = (regret - self._regret(results, policy, told))[counts > 0].mean(axis=0)
+                what = f"{policy}: knowing the number of breakpoints helps the {told}"
                 why = "mean over all numbers of breakpoints"
                 found.append(judge_order(what, "helps", gain, unit="regret", why=why))
         return found
@@ -82,9 +90,11 @@ class Fig2b(Experiment):
     def _picture(self, results: Results) -> Picture:
         series = []
         for colour, policy in enumerate(_POLICIES["unknown"]):
-            for told in ("unknown", "known") if policy in _TOLD else ("unknown",):
+            for told, line in _LINES.items():
+                if policy not in _POLICIES[told]:
+                    continue
                 regret = self._regret(results, policy, told)
-                label, line = f"{policy}, number {told}", _LINES[told]
+                label = policy if told == "unknown" else f"{policy}, {told} knows the number"
                 series.append(Series(label, np.array(self.counts), regret, colour, line))
         return _regret_picture(series, "breakpoints in 20,000 rounds")
 

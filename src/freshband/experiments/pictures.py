@@ -19,8 +19,8 @@ __all__ = ["Panel", "Picture", "Series", "SimulatedCurves"]
 class Series:
     """Values at positions x, one row per position and one column per run.
 
-    Means over runs are drawn with their standard errors. ``colour`` is an index into the palette,
-    ``line`` a line style of Matplotlib.
+    Means over runs are drawn with 95 % intervals; NaN is no run. ``colour`` is an index into the
+    palette, ``line`` a line style of Matplotlib.
     """
 
     label: str
@@ -35,7 +35,7 @@ class Panel:
     """One pair of axes: lines with bands, points on lines, bars side by side, or named rows.
 
     ``ticks`` are named positions, on the y axis for ``rows``, otherwise on the x axis. With
-    ``percent`` the y axis shows percentages.
+    ``percent`` the y axis shows percentages, with ``log`` that of bars is logarithmic.
     """
 
     kind: Literal["curves", "points", "bars", "rows"]
@@ -45,6 +45,7 @@ class Panel:
     y_label: str = ""
     ticks: Sequence[tuple[float, str]] = ()
     percent: bool = False
+    log: bool = False
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,6 @@ def _regret_picture(
 ) -> Picture:
     """Return the picture of regret in Fig. 2(b) and (c)."""
     runs = series[0].values.shape[1]
-    title = f"M = 2, T = 20,000; {runs} runs, ± one standard error"
+    title = f"M = 2, T = 20,000; {runs} runs, 95 % intervals"
     y_label = "AoI regret against the mean+rotate oracle"
     return Picture([Panel("points", series, title, x_label, y_label, ticks)])

@@ -56,9 +56,15 @@ def _draft(
 
 
 def _read_rule(settings: Training, named: list[str]) -> dict[str, Any]:
-    """Return the algorithm of a policy: what it names, and what the settings have beside it."""
+    """Return the algorithm of a policy: what it names, and what the settings have beside it.
+
+    ``paper`` stands for the paper's round, with weights by contribution.
+    """
     base, *wrappers = read_algorithm(settings.algorithm)
-    options = dict(settings.algorithm_options)
+    options, printed = dict(settings.algorithm_options), {}
+    if "paper" in named:  # equation (7), repaired, with the weights (43)
+        named = ["renorm", *(name for name in named if name != "paper")]
+        printed = {"weights": "contribution"}
     if "async" in named:  # one of the weighted means: the one that is named, or the settings have
         means = [name for name in (*named, base) if name in _WEIGHTINGS]
         mean = means[0] if means else weighted_mean(options)
@@ -71,7 +77,8 @@ def _read_rule(settings: Training, named: list[str]) -> dict[str, Any]:
     for wrapper in more:  # a policy that names one means its defaults
         options = {key: each for key, each in options.items() if key not in _options_of(wrapper)}
     kept = [name for name in wrappers if name not in more]
-    return {"algorithm": "+".join([own, *kept, *more]), "algorithm_options": options}
+    algorithm = "+".join([own, *kept, *more])
+    return {"algorithm": algorithm, "algorithm_options": options, **printed}
 
 
 def unused_by_all(

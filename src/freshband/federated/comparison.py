@@ -87,7 +87,9 @@ def compare(
     policies : sequence of str
         ``scheduler[:preset][+token...][@algorithm]``, such as ``"glr-cucb+priority"`` or
         ``"random@fixed+average"``. A rule behind ``@`` replaces that of the settings, a wrapper is
-        added to it. A string is split at commas. The others are compared with the first.
+        added to it. ``@paper`` is the paper's mean with the weights (43), so that
+        ``"glr-cucb:paper+priority:paper@paper"`` is everything as printed. A string is split at
+        commas. The others are compared with the first.
     runs : int >= 1, default 1
         Independent repetitions, from ``settings.run`` on: other air, split, weights and batches.
     policy_options : mapping of str to mapping, optional

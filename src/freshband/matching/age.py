@@ -57,9 +57,10 @@ class Age(Parameters):
     """The oldest client gets the best channel, the next oldest the next best, and so on.
 
     Solves `maximise sum_i a_i(t-1) mean_{k(i)}` over assignments of the chosen channels (by the
-    rearrangement inequality), which is the best single step; for two clients with known means it is
-    also optimal over the infinite horizon (erratum E6). Where a scheduler scores every link
-    separately, it solves `maximise sum_i a_i (a_i + 1) score_{i,k(i)}`, an assignment problem.
+    rearrangement inequality), which is the best single step. For two clients with known means it
+    was also optimal over the infinite horizon in all cases computed, which is no proof (erratum
+    E6). Where a scheduler scores every link separately, it solves `maximise sum_i a_i (a_i + 1)
+    score_{i,k(i)}`, an assignment problem.
 
     Notes
     -----

@@ -6,6 +6,7 @@ registers only how it ranks: see `pairs_ranks`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -38,10 +39,16 @@ class Matching(Protocol):
     """A rule that gives channels to clients."""
 
     needs_contributions: ClassVar[bool]  # whether it ranks by contributions; default False
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]]  # settings by name; default none
 
     def start(self, n_clients: int, lot: int = 0) -> Any:
         """Allocate the state; ``lot``, drawn once per run, breaks ties differently in each run."""
         ...
+
+
+def _complete_presets(kind: Any) -> None:
+    """Add the preset ``default``."""
+    kind.presets = {"default": {}, **kind.presets}
 
 
 registry: Registry[Any] = Registry(
@@ -51,7 +58,8 @@ registry: Registry[Any] = Registry(
         "model_fields": "derive it from freshband.parameters.Parameters",
         "start": "a method that allocates the state",
     },
-    defaults={"needs_contributions": False},
+    defaults={"needs_contributions": False, "presets": {}},
+    complete=_complete_presets,
 )
 register = registry.register
 

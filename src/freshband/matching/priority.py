@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
@@ -164,11 +165,15 @@ class Priority(Parameters):
     of which there are many: a difference of one round weighs `0.9 / max a`, contributions `0.1 C`.
     So ages are as even as with `age`. The page about training compares the settings.
 
-    **Deviations** (erratum E8). (1) β is not given in the paper. (2) `C` lies in [0, 2] and the
-    normalised age in (0, 1], so as printed contributions outweigh ages; the default scale makes
-    both comparable. (3) As printed, `max V` and `max a` run over all rounds: after one bad period
-    both ratios, and so the weight of ages, stay small; the default uses the present round. (4) `V_t
-    / max V` is 0/0 while ages are even, and read as 0: then contribution alone decides.
+    The preset ``paper`` is equations (36) to (40) as printed: contributions are not scaled and
+    maxima run over all rounds. It takes β = 1, with which ages count most.
+
+    **Deviations** (erratum E8). The preset ``paper`` has only (1) and (4). (1) β is not given in
+    the paper. (2) `C` lies in [0, 2] and the normalised age in (0, 1], so as printed contributions
+    outweigh ages; the default scale makes both comparable. (3) As printed, `max V` and `max a` run
+    over all rounds: after one bad period both ratios, and so the weight of ages, stay small; the
+    default uses the present round. (4) `V_t / max V` is 0/0 while ages are even, and read as 0:
+    then contribution alone decides.
 
     Examples
     --------
@@ -182,6 +187,9 @@ class Priority(Parameters):
     """
 
     needs_contributions: ClassVar[bool] = True
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": {"beta": 1.0, "contribution_scale": "none", "norm_window": None},
+    }
 
     beta: float = Field(default=0.9, ge=0, le=1)
     contribution_scale: Literal["sum", "none", "running_max", "minmax"] = "sum"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from freshband.experiments.pictures import Panel, Picture, SimulatedCurves
 from freshband.reporting._series import Series
 from freshband.reporting.curves import COLOURS, _draw_series, _tidy_axes, draw_curves
-from freshband.statistics import standard_error
+from freshband.statistics import margin
 
 _LEGEND = {"curves": {"fontsize": 7}, "bars": {"fontsize": 8, "ncols": 2}, "rows": {"fontsize": 7}}
 
@@ -53,9 +53,9 @@ def _curves(axes: Axes, panel: Panel) -> None:
 
 def _points(axes: Axes, panel: Panel) -> None:
     for each in panel.series:
-        mean, error = _mean_and_error(each.values)
+        mean, half = _mean_and_margin(each.values)
         axes.errorbar(
-            each.x, mean, error, marker="o", markersize=4, linestyle=each.line, linewidth=1.4,
+            each.x, mean, half, marker="o", markersize=4, linestyle=each.line, linewidth=1.4,
             elinewidth=0.8, capsize=2, color=_colour(each.colour), label=each.label,
         )  # fmt: skip
     if panel.ticks:
@@ -66,19 +66,21 @@ def _points(axes: Axes, panel: Panel) -> None:
 def _bars(axes: Axes, panel: Panel) -> None:
     width = 0.8 / len(panel.series)
     for place, each in enumerate(panel.series):
-        mean, error = _mean_and_error(each.values)
+        mean, half = _mean_and_margin(each.values)
         axes.bar(
-            each.x + (place - (len(panel.series) - 1) / 2) * width, mean, width, yerr=error,
+            each.x + (place - (len(panel.series) - 1) / 2) * width, mean, width, yerr=half,
             error_kw={"elinewidth": 0.7}, color=_colour(each.colour), label=each.label,
         )  # fmt: skip
     axes.set_xticks(*zip(*panel.ticks, strict=True), fontsize=8)
+    if panel.log:
+        axes.set_yscale("log")
 
 
 def _rows(axes: Axes, panel: Panel) -> None:
     for each in panel.series:
-        mean, error = _mean_and_error(each.values)
+        mean, half = _mean_and_margin(each.values)
         axes.errorbar(
-            mean, each.x, xerr=error, marker="o", markersize=4, linestyle="", capsize=2,
+            mean, each.x, xerr=half, marker="o", markersize=4, linestyle="", capsize=2,
             color=_colour(each.colour), label=each.label,
         )  # fmt: skip
     axes.axvline(0, color="0.4", linewidth=0.6)
@@ -93,8 +95,9 @@ def _colour(place: int) -> str:
     return COLOURS[place % len(COLOURS)]
 
 
-def _mean_and_error(
+def _mean_and_margin(
     values: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return means over runs, the last axis, and standard errors."""
-    return values.mean(axis=-1), standard_error(values, axis=-1)
+    """Return means over runs, the last axis, and half their 95 % intervals; NaN is no run."""
+    rows = [row[~np.isnan(row)] for row in np.atleast_2d(values)]
+    return np.array([row.mean() for row in rows]), np.array([margin(row) for row in rows])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,11 +18,13 @@ class Series(NamedTuple):
     x: NDArray[Any]
     values: NDArray[np.float64]
 
-    def summarise(self) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
+    def summarise(
+        self, spread: Callable[[NDArray[np.float64]], NDArray[Any]] = standard_error
+    ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
         """Return x values, mean and standard error over runs, where every run has a value."""
         known = ~np.isnan(self.values).any(axis=0)
         values = self.values[:, known]
-        return np.asarray(self.x)[known], values.mean(axis=0), standard_error(values)
+        return np.asarray(self.x)[known], values.mean(axis=0), spread(values)
 
 
 def over_policies(

@@ -1,4 +1,4 @@
-"""Curves over rounds with bands of one standard error, drawn for a paper."""
+"""Curves over rounds with bands of 95 % intervals, drawn for a paper."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from freshband.reporting._fleet import describe_fleet
 from freshband.reporting._numbers import counted
 from freshband.reporting._series import Series, over_policies
 from freshband.simulation.result import _read_config
+from freshband.statistics import margin
 
 __all__ = ["COLOURS", "draw_curves", "save_figure"]
 
@@ -36,7 +37,7 @@ _LABELS = {
 
 
 def draw_curves(result: xr.Dataset, measure: str = "regret", *, log: bool = False) -> Figure:
-    """Draw a measure over rounds: the mean over runs, with a band of one standard error.
+    """Draw a measure over rounds: the mean over runs, with its 95 % interval as a band.
 
     Parameters
     ----------
@@ -90,7 +91,7 @@ def draw_curves(result: xr.Dataset, measure: str = "regret", *, log: bool = Fals
     axes.legend(frameon=False, fontsize=8, ncols=columns, title=heading, title_fontsize=8)
     runs = counted(config["runs"], "run")
     title = f"{config['channels']}: M = {config['clients']}, {runs}, seed {config['seed']}"
-    band = "; band: ± one standard error" if config["runs"] > 1 else ""
+    band = "; band: 95 % interval of the mean" if config["runs"] > 1 else ""
     if fleet := describe_fleet(config):
         band += f"\nfleet: {fleet}"
     axes.set_title(title + band, fontsize=9, loc="left")
@@ -109,13 +110,11 @@ def _styles_of(names: Iterable[Any]) -> dict[str, dict[str, Any]]:
 
 
 def _draw_series(axes: Axes, series: Series, **style: Any) -> None:
-    """Draw the mean over runs with a band of one standard error; a single run has no band."""
-    x, mean, error = series.summarise()
+    """Draw the mean over runs with its 95 % interval; a single run has no band."""
+    x, mean, half = series.summarise(margin)
     axes.plot(x, mean, **{"linewidth": 1.6, **style})
     if len(series.values) > 1:
-        axes.fill_between(
-            x, mean - error, mean + error, alpha=0.2, linewidth=0, color=style["color"]
-        )
+        axes.fill_between(x, mean - half, mean + half, alpha=0.2, linewidth=0, color=style["color"])
 
 
 def _tidy_axes(axes: Axes) -> None:

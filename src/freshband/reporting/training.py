@@ -96,7 +96,7 @@ def _bars(axes: Axes, shares: NDArray[np.float64]) -> None:
 def draw_comparison(result: xr.Dataset) -> Figure:
     """Draw policies side by side on one page: regret, accuracy and fairness.
 
-    Curves are means over runs, and bands are one standard error. Clients are ranked in every run,
+    Curves are means over runs, and bands are 95 % intervals. Clients are ranked in every run,
     the lowest value first, so that the last two panels show how unequal clients are, whichever
     client is lowest in a run.
 
@@ -128,7 +128,7 @@ def draw_comparison(result: xr.Dataset) -> Figure:
     style = {"ncols": min(4, len(labels)), "frameon": False, "fontsize": 9}
     figure.legend(lines, labels, loc="outside lower center", **style)
     runs = config["runs"]
-    several = f"{runs} runs; band: ± one standard error" if runs > 1 else "1 run"
+    several = f"{runs} runs; band: 95 % interval of the mean" if runs > 1 else "1 run"
     _head(figure, config["settings"], several)
     return figure
 

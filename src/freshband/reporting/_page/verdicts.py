@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from freshband.errors import FileError
-from freshband.experiments._choice import CHOICE, PUBLISHED, is_chosen
+from freshband.experiments._choice import CHOICE, EARLIER, is_chosen
 from freshband.experiments.base import Experiment, _find_verdicts, _read_rows
 from freshband.reporting._numbers import counted, number
 from freshband.reporting._page.charts import Table
 from freshband.reporting._page.parts import Part, Picture
 from freshband.reporting._page.pictures import load_picture
+from freshband.reporting._reproduction import written_measure, written_p
 
-_HEAD: Final = ("statement", "verdict", "ours", "paper", "why")
+_HEAD: Final = ("statement", "verdict", "measured", "p", "paper", "why")
 _TRIED: Final = {
     "dataset": "data set",
     "air": "air",
@@ -37,7 +38,7 @@ def is_verdict_name(name: str) -> bool:
     >>> is_verdict_name("fig2a-quick.json"), is_verdict_name("package.json")
     (True, False)
     """
-    return name in (CHOICE, PUBLISHED) or _find_verdicts(name) is not None
+    return name in (CHOICE, EARLIER) or _find_verdicts(name) is not None
 
 
 def show_json(path: Path, title: str) -> Part:
@@ -84,20 +85,21 @@ def _claims_table(claims: list[dict[str, Any]]) -> Table:
         [
             claim["what"],
             claim["verdict"],
-            f"{number(claim['ours'], claim['error'])} {claim['unit']}".strip(),
+            written_measure(claim),
+            written_p(claim["p"]),
             claim["paper"],
             claim["why"],
         ]
         for claim in claims
     ]
-    caption = "Statements and verdicts: mean ± standard error"
+    caption = "Statements and verdicts: means, their 95 % intervals, and p values (Holm)"
     return Table(caption, _HEAD, rows, words=True)
 
 
 def _show_trials(trials: list[dict[str, Any]], path: Path, title: str) -> Part:
     rows = []
     for trial in trials:
-        taken = "taken" if is_chosen(path.name, trials, trial) else ""
+        taken = "taken" if is_chosen(trials, trial) else ""
         runs = trial["accuracies"]
         accuracy = number(sum(runs) / len(runs), percent=True)
         cells = {**trial, "accuracy": accuracy, "runs": len(runs), "taken": taken}
