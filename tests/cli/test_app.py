@@ -28,7 +28,7 @@ def test_help_tells_where_to_begin(shell: Shell) -> None:
     assert done.err == ""
     for command in COMMANDS:
         assert f" {command} " in done.out
-    assert "freshband simulate --policies random,glr-cucb --runs 20 --plot regret.png" in done.out
+    assert "freshband simulate --policies random,bayes --runs 20 --plot regret.png" in done.out
 
 
 def test_no_arguments_mean_help(shell: Shell) -> None:
@@ -59,7 +59,7 @@ def test_defaults_are_shown(shell: Shell) -> None:
         "20000",
         "10",
         "piecewise",
-        "random,m-exp3,glr-cucb",
+        "random,m-exp3,glr-cucb,bayes",
         "(one per core)",
         "table",
     ):
@@ -132,7 +132,8 @@ def test_an_interrupt_is_told_and_gives_130(shell: Shell, monkeypatch: pytest.Mo
         raise KeyboardInterrupt
 
     monkeypatch.setattr("freshband.simulate", interrupt, raising=False)
-    assert shell("simulate", "--out", "x.nc") == (130, "", "interrupted\n")
+    kept = "stopped; 0 runs are kept in x.nc.runs: the same command goes on from them"
+    assert shell("simulate", "--out", "x.nc") == (130, "", f"{kept}\ninterrupted\n")
     assert not list(Path.cwd().iterdir())
 
 

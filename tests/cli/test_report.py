@@ -100,7 +100,10 @@ def test_what_is_left_out_is_told(shell: Shell) -> None:
     Path("broken.nc").write_text("nothing")
     done = shell("report", ".")
     assert done.code == 0
-    assert done.err == "note: left out: broken.nc is damaged or not a result\n"
+    assert (
+        done.err
+        == "note: left out: broken.nc is damaged or not a result: it has no seal at its end\n"
+    )
 
 
 def test_nothing_to_show(shell: Shell) -> None:

@@ -47,7 +47,6 @@ from tests.simulation.refusing import refused
         ("2024-05.csv", "2024-05.csv"),
         ("3+4j", "3+4j"),
         ("'5'", "'5'"),
-        ("[" * 100_000, "[" * 100_000),
         ("9" * 5000, "9" * 5000),  # more digits than Python reads
         ("." + "9" * 5000, 1.0),
     ],

@@ -76,7 +76,7 @@ def test_a_run_is_the_same_with_and_without_a_folder(shell: Shell) -> None:
 
 
 def test_a_result_can_be_run_again(shell: Shell) -> None:
-    ask = [*SMALL, "--seed", 5, "--set", "scheduler.delta=0.01", "--set", "partition.alpha=0.3"]
+    ask = [*SMALL, "--seed", 5, "--set", "scheduler.optimism=0.9", "--set", "partition.alpha=0.3"]
     first = shell.answer("train", *ask, "--out", "run")
     again = shell.answer("train", "--like", "run/result.nc")
     assert again["config"] == first["config"]
@@ -258,7 +258,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ("--rounds 0", "rounds must be a whole number >= 1, got 0"),
         ("--rounds many", "rounds must be a whole number >= 1, got 'many'"),
         ("--scheduler glr-cubc", "unknown scheduler 'glr-cubc'; did you mean 'glr-cucb'?"),
-        ("--matching oldest", "unknown token '+oldest' in policy 'glr-cucb+oldest'; "),
+        ("--matching oldest", "unknown token '+oldest' in policy 'bayes+oldest'; "),
         ("--scheduler oracle", "policy must learn from acknowledgements; "),
         ("--dataset digit", "unknown dataset 'digit'; did you mean 'digits'?"),
         ("--dataset digits --data-dir x", "Digits has no parameter 'data_dir'; "),

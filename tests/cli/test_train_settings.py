@@ -137,7 +137,7 @@ def test_settings_stay_behind_with_what_used_them() -> None:
 
 def test_options_of_a_matching_stay_with_the_matching() -> None:
     options = {"beta": 0.5, "delta": 0.01}
-    saved = Training(matching="priority", policy_options=options).model_dump()
+    saved = Training(policy="glr-cucb", matching="priority", policy_options=options).model_dump()
     assert merge_layers(saved, []).policy_options == options
     line = read_sets(["matching.beta=.9"])
     assert merge_layers(saved, [line]).policy_options == {"beta": 0.9, "delta": 0.01}
@@ -181,7 +181,7 @@ def test_options_go_where_they_belong() -> None:
         [
             "client_lr=0.2",
             "channels.n_channels=15",
-            "scheduler.delta=0.01",
+            "scheduler.optimism=0.9",
             "matching.beta=0.5",
             "dataset.data_dir=/data",
             "partition.alpha=0.1",
@@ -192,7 +192,7 @@ def test_options_go_where_they_belong() -> None:
     settings = merge_layers({}, [layer])
     assert settings.client_lr == 0.2
     assert settings.channel_options == {"n_channels": 15}
-    assert settings.policy_options == {"delta": 0.01, "beta": 0.5}
+    assert settings.policy_options == {"optimism": 0.9, "beta": 0.5}
     assert settings.dataset_options == {"data_dir": "/data"}
     assert settings.partition_options == {"alpha": 0.1}
     assert settings.model_options == {"hidden": [8, 8]}

@@ -292,7 +292,7 @@ def test_the_old_spelling_is_read(
     changed: dict[str, Any], algorithm: str, options: dict[str, Any]
 ) -> None:
     found = Training(**{**FLAT, **changed})
-    assert found == Training(algorithm=algorithm, algorithm_options=options)
+    assert found == Training(policy="glr-cucb", algorithm=algorithm, algorithm_options=options)
     assert Training.as_stored({**FLAT, **changed}) == found
     assert json.loads(json.dumps(found.model_dump(mode="json")))["algorithm"] == algorithm
 
@@ -301,7 +301,7 @@ def test_the_old_spelling_of_the_valuation_is_read() -> None:
     old = {**FLAT, "loo": "buffer", "cold_start": "zero", "error_samples": 7}
     options = {"loo": "buffer", "cold_start": "zero", "error_samples": 7}
     found = Training(**old, contribution="paper")
-    assert found == Training(contribution="paper", valuation_options=options)
+    assert found == Training(policy="glr-cucb", contribution="paper", valuation_options=options)
     assert found.valuing.model_dump() == options
 
 

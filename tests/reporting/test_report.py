@@ -228,7 +228,8 @@ def test_files_that_are_no_results_are_left_out_and_named(tmp_path: Path) -> Non
     (tmp_path / "broken.nc").write_bytes(b"nothing")
     (tmp_path / ".12.half.nc").write_bytes(b"being written")
     written = write_report(tmp_path)
-    assert written.left_out == [f"{tmp_path / 'broken.nc'} is damaged or not a result"]
+    reason = "damaged or not a result: it has no seal at its end"
+    assert written.left_out == [f"{tmp_path / 'broken.nc'} is {reason}"]
     assert "Left out: " in Document(written.path.read_text(encoding="utf-8")).text
 
 

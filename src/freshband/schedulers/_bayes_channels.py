@@ -141,7 +141,7 @@ def _judge_priors(scheduler: Any, channel: int, outcome: int) -> None:
 
 @kernel
 def _judge_contexts(scheduler: Any, channel: int, t: int, outcome: int) -> None:
-    """Weigh the contexts by how they predict an outcome, then let them count it."""
+    """Weigh the contexts by how they predict an outcome in round ``t``."""
     context = context_of(scheduler.contexts, channel, t)
     if context >= 0:
         shared, _ = expect_shared(scheduler.contexts, context)
@@ -151,7 +151,6 @@ def _judge_contexts(scheduler: Any, channel: int, t: int, outcome: int) -> None:
         own = shared
     scheduler.trust.odds[_SHARED] *= 2.0 * shared if outcome == 1 else 2.0 - 2.0 * shared
     scheduler.trust.odds[_OWN] *= 2.0 * own if outcome == 1 else 2.0 - 2.0 * own
-    note(scheduler.contexts, channel, t, outcome)
 
 
 @kernel
@@ -327,6 +326,7 @@ def _update(scheduler: BayesState, t: int, assignment: Any, outcome: Any, overri
             loss = math.log(1.0 - claim)
             scheduler.drought[j] = 0.0 if result == 1 else scheduler.drought[j] + loss
         _judge_contexts(scheduler, channel, t, result)
+        note(scheduler.contexts, channel, t, result)
         _judge_priors(scheduler, channel, result)
         clear(alone)
         expect(alone, channel, result)
@@ -383,9 +383,9 @@ def _update_late(
         begin(alone, channel, t + 1, prior)
     if together.since[0, together.fresh[0]] <= when:
         begin(together, 0, t + 1, prior)
-    mean = scheduler.mean[channel]
-    for e in range(_SHARED, len(odds)):  # contexts have no opinion
-        odds[e] *= 2.0 * mean if outcome == 1 else 2.0 - 2.0 * mean
+    # Contexts do not count it, because its own is not known any more. They are judged by it as if
+    # it were of the coming round: where only losses come late, they must not look perfect.
+    _judge_contexts(scheduler, channel, t + 1, outcome)
     settle(scheduler.trust, TRACE)
     normalise(scheduler.priors, TRACE)
     pool(scheduler.priors)

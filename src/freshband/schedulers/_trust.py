@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freshband._jit import cold, kernel
-from freshband.states import FIXED, declare
+from freshband.states import FIXED, declare, not_saved
 
 
 class Trust(NamedTuple):
@@ -21,6 +21,7 @@ class Trust(NamedTuple):
     shift: NDArray[np.int64]  # (E,) powers of two to multiply these by
 
 
+not_saved(Trust, "odds", "shift")
 declare(Trust, first=FIXED)
 
 
