@@ -83,7 +83,7 @@ class Row(NamedTuple):
         best = min(range(len(OTHERS)), key=lambda i: float(self.values[i].mean()))
         ours, theirs = self.values[self.policies.index(OURS)], self.values[best]
         compared = ""
-        if theirs.mean() > 0:
+        if theirs.mean() > 0 and ours.mean() > 0:
             ratio = ours.mean() / theirs.mean()
             error = standard_error(ours - ratio * theirs) / theirs.mean()
             compared = f"{ratio:.3f} ± {error:.3f}"
@@ -172,7 +172,7 @@ def measured(only: str, seed: int) -> Iterator[Row]:
 def main() -> None:
     """Measure, print, and with ``--write`` renew the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=7_301)
+    parser.add_argument("--seed", type=int, default=9_117)
     parser.add_argument("--only", default="", help="rows whose title contains this")
     parser.add_argument("--write", action="store_true", help="update the docs")
     args = parser.parse_args()
