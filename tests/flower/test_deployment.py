@@ -225,7 +225,7 @@ def test_a_stranger_is_refused(stage):
 def test_a_killed_server_goes_on(stage, tmp_path):
     """The ServerApp dies in the middle of a round; another one plays the run never killed."""
     out = tmp_path / "out"
-    config = {"rounds": 2, "channels": "stationary"}
+    config = {"rounds": 2, "channels": "stationary", "policy": "glr-cucb"}
     with Federation(Training(model="mlp", clients=CLIENTS, **config)) as alone:
         others = list(alone)
     config["out"] = str(out)
