@@ -132,7 +132,7 @@ def _coordinator(root: Path, disk: Disk | None, rounds: int) -> int:
         coordinator.plan()
         coordinator.observe([True, False])
         coordinator.save(path)
-        disk.told = coordinator.round  # type: ignore[union-attr]
+        disk.told = coordinator.round  # type: ignore[union-attr]  # set above
     return there
 
 
@@ -178,7 +178,7 @@ def _simulation(root: Path, disk: Disk | None, rounds: int) -> int:
         save(self, run, arrays)
         disk.told += 1
 
-    KeptRuns.save = told  # type: ignore[method-assign]
+    KeptRuns.save = told  # type: ignore[method-assign]  # watched
     try:
         result = simulate(
             "piecewise", "random", rounds=50, runs=rounds, threads=1, progress=False, keep=path
@@ -186,7 +186,7 @@ def _simulation(root: Path, disk: Disk | None, rounds: int) -> int:
         save_result(result, path)
         forget_runs(path)
     finally:
-        KeptRuns.save = save  # type: ignore[method-assign]
+        KeptRuns.save = save  # type: ignore[method-assign]  # watched
     return before
 
 
