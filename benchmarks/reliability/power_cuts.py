@@ -128,11 +128,13 @@ def _coordinator(root: Path, disk: Disk | None, rounds: int) -> int:
     path = root / "deep" / "state.npz"
     coordinator = Coordinator.load(path) if path.exists() else Coordinator("cucb", 2, 4)
     there = coordinator.round
-    for _ in range(rounds if disk else 0):
+    if disk is None:
+        return there
+    for _ in range(rounds):
         coordinator.plan()
         coordinator.observe([True, False])
         coordinator.save(path)
-        disk.told = coordinator.round  # type: ignore[union-attr]  # set above
+        disk.told = coordinator.round
     return there
 
 
@@ -178,7 +180,7 @@ def _simulation(root: Path, disk: Disk | None, rounds: int) -> int:
         save(self, run, arrays)
         disk.told += 1
 
-    KeptRuns.save = told  # type: ignore[method-assign]  # watched
+    KeptRuns.save = told  # type: ignore[method-assign]  # to know when a run counts as saved
     try:
         result = simulate(
             "piecewise", "random", rounds=50, runs=rounds, threads=1, progress=False, keep=path
@@ -186,7 +188,7 @@ def _simulation(root: Path, disk: Disk | None, rounds: int) -> int:
         save_result(result, path)
         forget_runs(path)
     finally:
-        KeptRuns.save = save  # type: ignore[method-assign]  # watched
+        KeptRuns.save = save  # type: ignore[method-assign]  # as it was
     return before
 
 

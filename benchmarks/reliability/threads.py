@@ -71,7 +71,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=8)
     chosen = parser.parse_args()
     shared, twin = (Coordinator("glr-cucb", 3, 5, seed=1) for _ in range(2))
-    noted = shared._lock = NotedLock(shared._lock)  # type: ignore[assignment]  # noted
+    noted = shared._lock = NotedLock(shared._lock)  # type: ignore[assignment]  # acts as one
     each = chosen.calls // chosen.threads
     work = [calls_of(thread, each, 3) for thread in range(chosen.threads)]
     rounds = np.zeros((chosen.threads, each), np.int64)

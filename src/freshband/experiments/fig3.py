@@ -90,8 +90,10 @@ class Fig3(Trained):
         found = []
         for role in _JUDGED if paper is not None else ():
             what, why = f"{where}: final accuracy, {role}", _told(role, accuracy, spent)
-            bound = {"at_least": paper, "random": final["random"]}
-            found.append(judge(what, f"{paper:g} %", final[role], **bound, unit="%", why=why))  # type: ignore[arg-type]
+            number, random = f"{paper:g} %", final["random"]
+            found.append(
+                judge(what, number, final[role], at_least=paper, random=random, unit="%", why=why)
+            )
         pairs = [(role, "random", "higher", role) for role in (_PRINTED, _CORRECTED)]
         pairs += [("ours", _RULED, "higher", "ours: scheduling's part")]
         pairs += [(_RULED, "random", "-", "ours: the rule's part")]
