@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.measure import interleave
-from freshband._jit import entry_point, lend
+from freshband._jit import entry_point
+from freshband._lending import lend
 from freshband.detectors.base import push
 from freshband.detectors.glr import Glr, threshold
 from freshband.states import reserve

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import interleave
-from freshband._jit import entry_point, lend
+from freshband._jit import entry_point
+from freshband._lending import lend
 from freshband.matching.age import Age
 from freshband.matching.base import match
 from freshband.schedulers.base import reveal, score, select, update

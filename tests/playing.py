@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from freshband._lending import Caller
 from freshband._policy import parse_policy
 from freshband._rounds import Desk, open_desk
 from freshband._seeding import Role, generator
@@ -23,7 +24,6 @@ from freshband.fleet.conditions import SimulatedFleet
 from freshband.matching.base import registry as matching_registry
 from freshband.parameters import Parameters
 from freshband.schedulers.base import registry as scheduler_registry
-from freshband.simulation import _players
 from freshband.simulation._fleet_loop import run_fleet_block
 from freshband.simulation._loop import Tally, open_tally, run_block
 from freshband.simulation._players import Game, _FleetPlayer
@@ -97,7 +97,7 @@ def play(
     for size in sizes or [rounds]:
         scheduler = reserve(scheduler, room or size)
         states, truth = air.states[t : t + size], air.means[t : t + size]
-        engine(scheduler, matching, desk, tally, jammer, rng, t, states, truth)
+        Caller(engine)((scheduler, matching, desk, tally, jammer, rng, states, truth), t)
         t += size
     assert t == rounds
     return Run(scheduler, matching, desk, tally, rng)
@@ -117,11 +117,9 @@ def play_fleet(
     player = _FleetPlayer(parse_policy(policy), game, informed=False)
     player.scheduler = reserve(player.scheduler, ROOM)
     block, fates = game.open_air().block(rounds), game.open_fates().block(rounds)
-    with pytest.MonkeyPatch.context() as patch:
-        if not compiled:
-            source = getattr(run_fleet_block, "py_func", run_fleet_block)
-            patch.setattr(_players, "run_fleet_block", source)
-        assert player._play(0, block, fates) == (0, -1)
+    if not compiled:
+        player._run = Caller(getattr(run_fleet_block, "py_func", run_fleet_block))
+    assert player._play(0, block, fates) == (0, -1)
     return player
 
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 import freshband
 from freshband import _jit
-from freshband._jit import _compiled_sources, entry_point, lend, verb
+from freshband._jit import _compiled_sources, entry_point, verb
+from freshband._lending import all_ours, lend
 from freshband._policy import parse_policy
 from freshband.detectors.glr import Glr
 from freshband.matching.base import registry as matchings
@@ -213,11 +214,11 @@ def test_only_our_own_states_are_cached() -> None:
     ours, matching = parse_policy("glr-cucb+aa").start(2, 5, rng, 10)
     foreign = CatState(np.zeros(1))
     one, two = numba.typeof(ours), numba.typeof(matching)
-    assert _jit._all_ours((one, two, numba.typeof(rng), numba.int64))
-    assert not _jit._all_ours((one, numba.typeof(foreign)))
-    assert not _jit._all_ours((numba.typeof(wrap(foreign, "sum", 2, 5)),))  # inside one of ours
-    assert not _jit._all_ours((numba.typeof(HouseState(ours, np.zeros(1))),))
-    assert not _jit._all_ours((numba.typeof((1, foreign)),))  # in a plain tuple
+    assert all_ours((one, two, numba.typeof(rng), numba.int64))
+    assert not all_ours((one, numba.typeof(foreign)))
+    assert not all_ours((numba.typeof(wrap(foreign, "sum", 2, 5)),))  # inside one of ours
+    assert not all_ours((numba.typeof(HouseState(ours, np.zeros(1))),))
+    assert not all_ours((numba.typeof((1, foreign)),))  # in a plain tuple
 
 
 @entry_point

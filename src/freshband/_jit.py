@@ -24,10 +24,11 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 import numba
 from numba import extending
-from numba.core import caching, cgutils, config, errors, sigutils, types
+from numba.core import caching, config, errors, sigutils
 from numba.core.compiler_lock import global_compiler_lock
 
-from freshband._linking import LinkedCompiler
+from freshband._lending import all_ours
+from freshband._linking import ENTRY_OPTIONS, INNER_OPTIONS
 from freshband.errors import RuleError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,9 +37,6 @@ _OURS = __name__.partition(".")[0] + "."
 # Files that call users' code, and so are not where an error comes from.
 _CALLERS = ("coordinator.py", "_loop.py", "_fleet_loop.py", "_rounds.py", "_planning.py")
 _STALE = 3600.0  # seconds after which cache entries of older sources are removed
-# Division by zero gives inf or nan, as in numpy arrays; kernels never raise.
-_OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-_INNER_OPTIONS = {**_OPTIONS, "pipeline_class": LinkedCompiler}
 
 
 class _Decorator(Protocol):
@@ -48,17 +46,16 @@ class _Decorator(Protocol):
 # numba ships no annotations for these.
 register_jitable: Callable[..., _Decorator] = extending.register_jitable
 overload: Callable[..., _Decorator] = extending.overload
-intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = extending.intrinsic
 
 
 def kernel(function: F) -> F:
     """Mark a helper for use in compiled code, inlined where it is called."""
-    return register_jitable(forceinline=True, **_INNER_OPTIONS)(function)
+    return register_jitable(forceinline=True, **INNER_OPTIONS)(function)
 
 
 def cold(function: F) -> F:
     """Mark a helper for use in compiled code that is called rarely: kept out of line."""
-    return register_jitable(**_INNER_OPTIONS)(function)
+    return register_jitable(**INNER_OPTIONS)(function)
 
 
 class Verb(Protocol):
@@ -103,7 +100,7 @@ def verb(default: Callable[..., Any], *, inline: bool = True) -> Verb:
         return table.get(getattr(state, "instance_class", type(state)), default)
 
     choose.__signature__ = signature  # type: ignore[attr-defined]  # numba folds arguments by it
-    overload(generic, jit_options={"forceinline": inline, **_INNER_OPTIONS}, strict=False)(choose)
+    overload(generic, jit_options={"forceinline": inline, **INNER_OPTIONS}, strict=False)(choose)
     vars(generic).update(register=register, knows=table.__contains__)
     return cast(Verb, generic)
 
@@ -124,14 +121,14 @@ def _claim_name(state_type: type) -> None:
 
 def entry_point(function: F) -> F:
     """Compile a function Python calls, with a disk cache keyed by all compiled sources."""
-    dispatcher = numba.njit(**_OPTIONS)(function)
+    dispatcher = numba.njit(**ENTRY_OPTIONS)(function)
     if hasattr(dispatcher, "_cache"):  # absent with NUMBA_DISABLE_JIT=1
         dispatcher._cache = _open_cache(function)
         unchecked = dispatcher.compile
 
         def compile_checked(signature: Any) -> Any:  # checks bounds where a user's state takes part
             types_used = sigutils.normalize_signature(signature)[0]
-            foreign = not _all_ours(types_used)
+            foreign = not all_ours(types_used)
             with global_compiler_lock, _bounds_checked(foreign), _collecting_seldom():
                 return unchecked(signature)
 
@@ -162,18 +159,27 @@ def _collecting_seldom() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-@contextlib.contextmanager
-def explained(policy: str) -> Iterator[None]:
+class explained:  # noqa: N801  # used as contextlib's are, but costs less in every round
     """Turn an error of the compiler or of a bounds check into one line that names the policy."""
-    try:
-        yield
-    except errors.NumbaError as error:
-        raise RuleError(f"policy {policy!r} cannot be compiled: {_gist(str(error))}") from error
-    except IndexError as error:
-        raise RuleError(
-            f"policy {policy!r} used an index outside an array: {error}; with NUMBA_DISABLE_JIT=1 "
-            "Python shows where"
-        ) from error
+
+    __slots__ = ("_policy",)
+
+    def __init__(self, policy: str) -> None:
+        self._policy = policy
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, errors.NumbaError):
+            raise RuleError(
+                f"policy {self._policy!r} cannot be compiled: {_gist(str(error))}"
+            ) from error
+        if isinstance(error, IndexError):
+            raise RuleError(
+                f"policy {self._policy!r} used an index outside an array: {error}; with "
+                "NUMBA_DISABLE_JIT=1 Python shows where"
+            ) from error
 
 
 def _gist(message: str) -> str:
@@ -269,38 +275,12 @@ class _PackageCache(caching.FunctionCache):  # type: ignore[misc]  # numba ships
     _impl_class = _PackageCacheImpl
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        return super().load_overload(sig, target_context) if _all_ours(sig) else None
+        return super().load_overload(sig, target_context) if all_ours(sig) else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        if _all_ours(sig):
+        if all_ours(sig):
             with contextlib.suppress(OSError):  # full disk, missing folder: no cache
                 super().save_overload(sig, data)
-
-
-def _all_ours(types_used: Any) -> bool:
-    """Whether every named tuple in a signature is defined inside the package."""
-    return all(
-        (not hasattr(each, "instance_class") or each.instance_class.__module__.startswith(_OURS))
-        and (not isinstance(each, types.BaseTuple) or _all_ours(tuple(each)))
-        for each in types_used
-    )
-
-
-def _apart(kind: Any) -> Any:
-    """Return the same type with its arrays marked as unaligned: equal in all but its name.
-
-    So kernels that a foreign state calls are compiled for it alone, with bounds checked, and do not
-    share code with the package's states.
-    """
-    if isinstance(kind, types.BaseNamedTuple):
-        return types.BaseTuple.from_types(
-            [_apart(part) for part in kind.types], kind.instance_class
-        )
-    if isinstance(kind, types.Array):
-        return types.Array(
-            kind.dtype, kind.ndim, kind.layout, readonly=not kind.mutable, aligned=False
-        )
-    return kind
 
 
 def is_ours(state: Any) -> bool:
@@ -311,42 +291,6 @@ def is_ours(state: Any) -> bool:
     return False
 
 
-@overload(is_ours, jit_options={"forceinline": True, **_INNER_OPTIONS}, strict=False)
+@overload(is_ours, jit_options={"forceinline": True, **INNER_OPTIONS}, strict=False)
 def _compiled_is_ours(state: Any) -> Any:
-    return (lambda state: True) if _all_ours((state,)) else (lambda state: False)
-
-
-@intrinsic
-def _lend(typing_context: Any, value: Any) -> Any:
-    lent = value if _all_ours((value,)) else _apart(value)
-
-    def strip(context: Any, builder: Any, kind: Any, held: Any) -> Any:
-        if isinstance(kind, types.BaseTuple):
-            for position, part in enumerate(kind.types):
-                inner = strip(context, builder, part, builder.extract_value(held, position))
-                held = builder.insert_value(held, inner, position)
-            return held
-        if isinstance(kind, types.Array | types.NumPyRandomGeneratorType):
-            proxy = cgutils.create_struct_proxy(kind)(context, builder, value=held)
-            proxy.meminfo = cgutils.get_null_value(proxy.meminfo.type)
-            return proxy._getvalue()
-        return held
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return strip(context, builder, signature.args[0], args[0])
-
-    return lent(value), generate
-
-
-def lend(value: Any) -> Any:
-    """Return ``value`` with its arrays stripped of reference counts.
-
-    Called once at an entry point, whose caller keeps the arrays alive: counting references to every
-    array in every round would cost more than the round itself.
-    """
-    return value
-
-
-@overload(lend, jit_options={"forceinline": True, **_INNER_OPTIONS}, strict=False)
-def _compiled_lend(value: Any) -> Any:
-    return lambda value: _lend(value)
+    return (lambda state: True) if all_ours((state,)) else (lambda state: False)

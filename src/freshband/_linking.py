@@ -1,12 +1,14 @@
-"""A pipeline of numba for functions that only compiled code calls."""
+"""Pipelines of numba: for functions that only compiled code calls, and for those Python calls."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from llvmlite import binding as llvm
 from numba import _dynfunc
 from numba.core import compiler, compiler_machinery, typed_passes
 from numba.core.codegen import JITCodeLibrary
+from numba.core.runtime.nrt import rtsys
 
 
 class _LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]  # numba ships no annotations
@@ -42,6 +44,56 @@ class _Lowering(typed_passes.NativeLowering):  # type: ignore[misc]  # numba shi
         return True
 
 
+@compiler_machinery.register_pass(mutates_CFG=True, analysis_only=False)
+class _EntryLowering(typed_passes.NativeLowering):  # type: ignore[misc]  # numba ships no annotations
+    """Writes LLVM code as numba does, into an `_EntryLibrary`."""
+
+    _name = "freshband_entry_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        """Lower the function; one whose own arguments are counted is left to numba."""
+        context = state.targetctx
+        models = [context.data_model_manager[kind] for kind in (*state.args, state.return_type)]
+        if not any(model.contains_nrt_meminfo() for model in models):
+            state.library = _EntryLibrary(context.codegen(), state.func_id.func_qualname)
+            state.library.enable_object_caching()  # as numba does with its own
+        return bool(super().run_pass(state))
+
+
+# Where nothing is allocated, nothing has to be counted.
+_COUNTING = ("NRT_incref", "NRT_decref")
+_UNCOUNTED = "".join(
+    f"define weak_odr void @{name}(ptr %0) alwaysinline {{ ret void }}\n" for name in _COUNTING
+)
+_ALLOCATE = ("NRT_MemInfo_alloc", "NRT_MemInfo_new", "NRT_MemInfo_varsize")
+
+
+class _EntryLibrary(JITCodeLibrary):  # type: ignore[misc]  # numba ships no annotations
+    """Code that Python calls, with all that it calls; counts references only if it must.
+
+    All arrays of an entry point whose states are lent belong to its caller, unless it allocates
+    others. numba would count references to each of them in each function.
+    """
+
+    def finalize(self) -> None:
+        """Link what is called, and replace the counting if no code allocates."""
+        self._counts = any(map(_allocates, (self, *self._linking_libraries)))
+        if not self._counts:  # the first definition of a name is the one that is kept
+            self._final_module.link_in(llvm.parse_assembly(_UNCOUNTED))
+        super().finalize()
+
+    def _optimize_final_module(self) -> None:
+        if not self._counts:  # other code must not find these
+            for name in _COUNTING:
+                self._final_module.get_function(name).linkage = "internal"
+        super()._optimize_final_module()
+
+
+def _allocates(library: Any) -> bool:
+    names = (function.name for function in library._final_module.functions)
+    return library is not rtsys.library and any(name.startswith(_ALLOCATE) for name in names)
+
+
 class LinkedCompiler(compiler.CompilerBase):  # type: ignore[misc]  # numba ships no annotations
     """Compiles a function for its callers alone.
 
@@ -51,10 +103,29 @@ class LinkedCompiler(compiler.CompilerBase):  # type: ignore[misc]  # numba ship
 
     def define_pipelines(self) -> list[Any]:
         """Return numba's pipeline with another way of lowering."""
-        pipeline = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
-        pipeline.passes = [
-            (_Lowering if step is typed_passes.NativeLowering else step, description)
-            for step, description in pipeline.passes
-        ]
-        pipeline.finalize()
-        return [pipeline]
+        return _lowered_by(_Lowering, self.state)
+
+
+class LentCompiler(compiler.CompilerBase):  # type: ignore[misc]  # numba ships no annotations
+    """Compiles an entry point whose states are lent."""
+
+    def define_pipelines(self) -> list[Any]:
+        """Return numba's pipeline with another way of lowering."""
+        return _lowered_by(_EntryLowering, self.state)
+
+
+def _lowered_by(lowering: type, state: Any) -> list[Any]:
+    """Return numba's pipeline with another way of lowering."""
+    pipeline = compiler.DefaultPassBuilder.define_nopython_pipeline(state)
+    pipeline.passes = [
+        (lowering if step is typed_passes.NativeLowering else step, description)
+        for step, description in pipeline.passes
+    ]
+    pipeline.finalize()
+    return [pipeline]
+
+
+# Division by zero gives inf or nan, as in numpy arrays; kernels never raise.
+OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+INNER_OPTIONS = {**OPTIONS, "pipeline_class": LinkedCompiler}
+ENTRY_OPTIONS = {**OPTIONS, "pipeline_class": LentCompiler}

@@ -5,6 +5,7 @@ HDF5 readers ignore it.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import json
@@ -25,9 +26,12 @@ _SEAL = b"\nfreshband sha256 "  # at the end of a file, followed by the digest o
 _WORTH_PACKING = 512  # arrays with fewer values are not compressed
 
 
+_version = functools.cache(version)  # each looks through all that is installed
+
+
 def versions_of(libraries: Iterable[str]) -> str:
     """Return Python's version and those of installed libraries, as JSON."""
-    held = {name: version(name) for name in libraries}
+    held = {name: _version(name) for name in libraries}
     return json.dumps({"python": platform.python_version(), **held})
 
 

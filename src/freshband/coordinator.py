@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from freshband._default import DEFAULT_POLICY
 from freshband._files import write_whole
 from freshband._jit import explained
+from freshband._lending import Caller
 from freshband._policy import Policy, parse_policy
 from freshband._rounds import broken_rule, read_contributions
 from freshband._seeding import Role, check_seed, generator
@@ -28,7 +29,7 @@ from freshband.fleet._learning import observe, observe_late
 from freshband.fleet._names import Name, Names
 from freshband.fleet._planning import plan
 from freshband.fleet._saving import _ROOM, read_coordinator, write_coordinator
-from freshband.fleet._state import LOST, UNKNOWN, in_this_round, open_fleet
+from freshband.fleet._state import LOST, UNKNOWN, as_complete, is_complete, open_fleet
 from freshband.fleet._view import View
 from freshband.fleet.log import Log
 from freshband.fleet.options import FleetOptions, Links, ProofOfLife, Silence, read_weights
@@ -141,6 +142,10 @@ class Coordinator(View):
         self._round = self._observed = 0  # rounds closed, and calls of observe
         self._reserved = 0
         self._planned = False
+        self._complete = False  # whether the fleet's masks say that all are there
+        self._shown = self._fleet  # marked if it is complete
+        self._run_plan, self._run_observe = Caller(plan), Caller(observe)
+        self._run_late = Caller(observe_late)
         self._log = None if log is None else Log.of(log)
 
     def _start(self, rng: np.random.Generator) -> None:
@@ -158,6 +163,7 @@ class Coordinator(View):
             max_delay=options.max_delay,
             proof_of_life=options.proves_life,
         )
+        self._news = np.empty(most, np.int8)  # outcomes on their way into compiled code
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle what `save` writes, between two rounds; the log is not included."""
@@ -192,31 +198,39 @@ class Coordinator(View):
             If your own scheduler or matching chose channels that do not exist, or one twice.
         """
         with self._lock:
-            fleet = self._fleet
-            worth = read_contributions(contributions, self.n_clients, self.policy)
+            worth = read_contributions(contributions, self.n_clients, self._policy)
             here = read_mask("present", present, self.n_clients, "client")
             usable = read_mask("available", available, self.n_channels, "channel")
             if self._planned:  # its outcomes are unknown for now
-                self._learn(self._round + 1, still_open(fleet.sent, self._round + 1, UNKNOWN))
+                self._learn(self._round + 1, still_open(self._fleet.sent, self._round + 1, UNKNOWN))
             t, oldest = self._round + 1, self._round - self._options.max_delay
             if self._options.silence == "loss" and oldest > 0:
-                self._learn(oldest, still_open(fleet.sent, oldest, LOST))
+                self._learn(oldest, still_open(self._fleet.sent, oldest, LOST))
             if t > self._reserved:  # arrays cannot grow in compiled code
                 self._scheduler = reserve(self._scheduler, _ROOM)
                 self._reserved = t - 1 + _ROOM
             if worth is not None:
-                fleet.priorities[:] = worth
-            np.bitwise_and(self._members, here, out=fleet.present)
-            fleet.available[:] = usable
-            if present is not None:  # the user knows who lives
-                fleet.doubts.alive[fleet.present == 1] = 1.0
-                fleet.doubts.heard[fleet.present == 1] = t - 1
-            with explained(self.policy.name):
-                kept = plan(self._scheduler, self._matching, in_this_round(fleet), self._rng, t)
+                self._fleet.priorities[:] = worth
+            if present is not None or available is not None or not self._complete:
+                self._note_masks(here, usable, t if present is not None else None)
+            with explained(self._policy.name):
+                states = self._scheduler, self._matching, self._shown, self._rng
+                kept = self._run_plan(states, t)
             if not kept:
-                raise broken_rule(self.policy.name, t, fleet.desk)
+                raise broken_rule(self._policy.name, t, self._fleet.desk)
             self._planned = True
-            return self._assignment(t)
+            return self._fleet.desk.assignment.copy() if self._complete else self._assignment(t)
+
+    def _note_masks(self, here: Any, usable: Any, known: int | None) -> None:
+        """Write who and what is there; in round ``known`` the user knows who lives."""
+        fleet = self._fleet
+        np.bitwise_and(self._members, here, out=fleet.present)
+        fleet.available[:] = usable
+        self._complete = is_complete(fleet)
+        self._shown = as_complete(fleet) if self._complete else fleet
+        if known is not None:
+            fleet.doubts.alive[fleet.present == 1] = 1.0
+            fleet.doubts.heard[fleet.present == 1] = known - 1
 
     def observe(
         self,
@@ -256,10 +270,13 @@ class Coordinator(View):
         with self._lock:
             latest = self._round + self._planned
             when = latest if round is None else whole_number("round", round, at_least=1)
-            check_open(self._fleet.sent, when, latest, self._planned, named=round is not None)
+            closes = self._planned and when == latest
+            if not closes:
+                check_open(self._fleet.sent, when, latest, self._planned, named=round is not None)
             sent = self._fleet.sent.of(when)
             news = read_news(sent, delivered, self.n_clients, clients, teaches)
-            check_news(sent, when, news, self._clients)
+            if not closes:  # some of it may be known
+                check_news(sent, when, news, self._clients)
             if self._log is None:
                 self._observed += 1
                 return self._learn(when, news)
@@ -272,15 +289,18 @@ class Coordinator(View):
             return alarm
 
     def _learn(self, when: int, news: NDArray[np.int8]) -> int | None:
-        row = self._fleet.sent.row(when)
         closes = self._planned and when == self._round + 1
-        t = self._round + closes
-        learn = observe if closes else observe_late  # compiled apart: most are never late
-        with explained(self.policy.name):
-            alarm = int(learn(self._scheduler, self._fleet, t, row, news))
+        t, size = self._round + closes, len(news)
+        self._news[:size] = news
+        with explained(self._policy.name):
+            states = self._scheduler, self._fleet, self._news
+            if closes:
+                alarm = int(self._run_observe(states, t, size))
+            else:
+                alarm = int(self._run_late(states, t, size, when))
         self._round, self._planned = t, self._planned and not closes  # even if a rule was broken
         if not -1 <= alarm < self.n_channels:
-            raise broken_rule(self.policy.name, t, self._fleet.desk, alarm)
+            raise broken_rule(self._policy.name, t, self._fleet.desk, alarm)
         return None if alarm < 0 else alarm
 
     # ------------------------------------------------------------------------ joining, leaving
@@ -306,7 +326,7 @@ class Coordinator(View):
             self._clients.enter(client, number)
             if number == len(self._members):
                 self._enlarge()
-            fleet = self._fleet
+            fleet, self._complete = self._fleet, False
             self._members[number] = 1
             fleet.weight[number] = share
             fleet.since[number] = self._round
@@ -331,6 +351,7 @@ class Coordinator(View):
         with self._lock:
             number = self._clients.number(client)
             self._clients.remove(number)
+            self._complete = False
             self._members[number] = 0
             self._left[number] = self._round + self._planned
 

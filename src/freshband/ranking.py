@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from freshband._jit import cold, kernel
 
 __all__ = ["CLIENTS", "draw_to_front", "sort_by", "take_available", "take_best"]
@@ -121,7 +119,7 @@ def take_best(keys: Any, t: int, best: Any) -> None:
 
 @cold
 def take_available(keys: Any, t: int, available: Any, best: Any) -> None:
-    """Do what `take_best` does among the items for which ``available`` is 1.
+    """Fill ``best`` with the indices of the largest keys, in order, where ``available`` is 1.
 
     Examples
     --------
@@ -131,10 +129,19 @@ def take_available(keys: Any, t: int, available: Any, best: Any) -> None:
     >>> best.tolist()
     [3, 2]
     """
-    offered = np.flatnonzero(available)
-    sort_by(keys, t, offered)
-    for j in range(len(best)):
-        best[j] = offered[j]
+    have = 0
+    for item in range(len(keys)):
+        if available[item] == 1:
+            if have < len(best):
+                best[have] = item
+                have += 1
+                if have == len(best):
+                    for start in range(have // 2 - 1, -1, -1):
+                        _sift(keys, t, best, start, have)
+            elif _before(keys, t, item, best[0]):
+                best[0] = item
+                _sift(keys, t, best, 0, have)
+    sort_by(keys, t, best)
 
 
 @cold

@@ -30,8 +30,9 @@ def reserve(state: Any, rounds: int) -> Any:
     arrays have to grow registers how with ``@reserve.register(StateType)``; all others pass the
     call on to the states they hold.
     """
-    inner = {name: reserve(part, rounds) for name, part in _fields(state) if _is_state(part)}
-    return state._replace(**inner) if inner else state
+    parts = {name: part for name, part in _fields(state) if _is_state(part)}
+    inner = {name: reserve(part, rounds) for name, part in parts.items()}
+    return state._replace(**inner) if any(inner[x] is not parts[x] for x in parts) else state
 
 
 _derived: dict[type, tuple[str, ...]] = {}

@@ -8,7 +8,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband._jit import entry_point, lend
+from freshband._jit import entry_point
+from freshband._lending import lend
 from freshband.detectors.base import forget, push
 from freshband.states import reserve
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freshband._jit import entry_point, lend
+from freshband._jit import entry_point
+from freshband._lending import lend
 from freshband.channels import open_air
 from freshband.channels.base import build
 from freshband.schedulers import bayes

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freshband._jit import entry_point, lend
+from freshband._jit import entry_point
+from freshband._lending import lend
 from freshband.schedulers import _bayes_links
 from freshband.schedulers._link_rates import ADDITIVE, APART, SHARED, SPIKED
 from freshband.schedulers.base import link_mean, means, score, select, update, update_late

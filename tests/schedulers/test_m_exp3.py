@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from freshband._lending import Caller
 from freshband._policy import parse_policy
 from freshband._rounds import open_desk
 from freshband.channels.adversary import start_reacting
@@ -366,10 +367,8 @@ class LongRun:
             tally = tally._replace(outcome_log=np.zeros((self.t + 50_000, 2), np.int8))
             self.state = reserve(self.state, 50_000)
             shown = np.broadcast_to(np.asarray(means), (50_000, 5)).copy()
-            run_block(
-                self.state, self.matching, self.desk, tally, start_reacting(AIR), self.rng,
-                self.t, states, shown,
-            )  # fmt: skip
+            parts = self.state, self.matching, self.desk, tally, start_reacting(AIR), self.rng
+            Caller(run_block)((*parts, states, shown), self.t)
             assigned.append(tally.assignment_log[self.t :])
             self.t += 50_000
         return np.concatenate(assigned)

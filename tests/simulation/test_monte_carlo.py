@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 import freshband
 from freshband import simulate, summarise
+from freshband._lending import Caller
 from freshband._policy import parse_policy
 from freshband._rounds import open_desk
 from freshband._seeding import Role, generator
@@ -67,7 +68,8 @@ def logged(policy: str, run: int, *, rounds: int = 600, air: Any = AIR) -> tuple
     scheduler, matching = parse_policy(policy).start(2, 4, rng, rounds)
     tally = open_tally(2, np.array([rounds]), logged=rounds)
     scheduler = reserve(scheduler, rounds)
-    run_block(scheduler, matching, open_desk(2, 4), tally, start_reacting(AIR), rng, 0, *air)
+    parts = scheduler, matching, open_desk(2, 4), tally, start_reacting(AIR), rng
+    Caller(run_block)((*parts, *air), 0)
     return tally.outcome_log, tally.alarm[: tally.mark[0]["alarms"]]
 
 

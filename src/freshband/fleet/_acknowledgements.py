@@ -32,7 +32,10 @@ def read_outcome(delivered: Any, n_clients: int) -> NDArray[np.int8]:
     """Return acknowledgements as 1, 0 and -1 (unknown), or raise `ParameterError`."""
     if isinstance(delivered, np.ndarray) and delivered.dtype.kind in "bi" and delivered.ndim == 1:
         whole = delivered.astype(np.int8)
-        if ((whole == delivered) & (whole >= UNKNOWN) & (whole <= DELIVERED)).all():
+        if (
+            delivered.dtype.kind == "b"
+            or ((whole == delivered) & (whole >= UNKNOWN) & (whole <= DELIVERED)).all()
+        ):
             return _of_length(whole, n_clients)
     values = delivered.tolist() if isinstance(delivered, np.ndarray) else delivered
     codes = {True: 1, False: 0, None: -1, -1: -1}
@@ -59,6 +62,9 @@ def read_news(
     sent: NDArray[np.void], delivered: Any, n_clients: int, clients: Any, teaches: Any
 ) -> NDArray[np.int8]:
     """Return the outcome of each transmission of a round; see `Coordinator.observe`."""
+    if clients is None and teaches is None:
+        outcome = read_outcome(delivered, n_clients)
+        return outcome.take(sent["client"])
     count, place, heard = n_clients, sent["client"], np.ones(len(sent), np.bool_)
     if clients is not None:
         count, place, heard = _find(sent["client"], clients, n_clients)

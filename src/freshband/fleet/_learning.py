@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from freshband._jit import cold, entry_point, kernel, lend
+from freshband._jit import cold, entry_point, kernel
+from freshband._lending import lend
 from freshband._rounds import _noticed
 from freshband.fleet._doubts import close_doubts, judge_outcome
 from freshband.fleet._state import DELIVERED, LOST, UNKNOWN
@@ -82,24 +83,25 @@ def give_up(scheduler: Any, fleet: Any, t: int) -> None:
 
 
 @entry_point
-def observe(scheduler: Any, fleet: Any, t: int, row: int, news: Any) -> int:
-    """End round t with ``news``, an outcome for each transmission in its row; -1 is no news.
+def observe(scheduler: Any, fleet: Any, news: Any, t: int, size: int) -> int:
+    """End round t with ``news``, the outcomes of its ``size`` transmissions; -1 is no news.
 
     Returns the channel that changed, or -1.
     """
     scheduler, fleet, news = lend(scheduler), lend(fleet), lend(news)
-    for entry in range(len(news)):
+    row = t % len(fleet.sent.rounds)
+    for entry in range(size):
         if news[entry] != UNKNOWN:
             fleet.sent.entries[row, entry]["outcome"] = news[entry]
     return close_round(scheduler, fleet, t)
 
 
 @entry_point
-def observe_late(scheduler: Any, fleet: Any, t: int, row: int, news: Any) -> int:
-    """Do what `observe` does with a round before t, which was closed last."""
+def observe_late(scheduler: Any, fleet: Any, news: Any, t: int, size: int, when: int) -> int:
+    """Learn the outcomes of an earlier round; round t was closed last."""
     scheduler, fleet, news = lend(scheduler), lend(fleet), lend(news)
-    alarm = -1
-    for entry in range(len(news)):
+    row, alarm = when % len(fleet.sent.rounds), -1
+    for entry in range(size):
         if news[entry] != UNKNOWN:
             alarm = max(alarm, hear_late(scheduler, fleet, t, row, entry, news[entry]))
     return alarm

@@ -11,9 +11,8 @@ import math
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from freshband._jit import cold, entry_point, is_ours, kernel, lend, verb
+from freshband._jit import cold, entry_point, is_ours, kernel, verb
+from freshband._lending import lend
 from freshband._rounds import Desk, _exist, assign_chosen, keeps_rules
 from freshband.fleet._state import UNKNOWN, Everybody, OwnLinks, SharedLinks
 from freshband.matching.base import match_links, serve
@@ -165,13 +164,15 @@ def _select_and_replace(scheduler: Any, fleet: Any, rng: Any, t: int, slots: int
     _select(scheduler, t, desk.ages, rng, desk.chosen)
     if not _exist(desk):
         return  # `assign_chosen` refuses it
-    taken = np.zeros(len(fleet.available), np.bool_)
+    taken = fleet.rate  # not in use before the plan is made
+    for channel in range(len(taken)):
+        taken[channel] = 0.0
     kept = 0
     for j in range(len(desk.chosen)):
         channel = desk.chosen[j]
         if fleet.available[channel] == 1:
             desk.chosen[kept] = channel
-            taken[channel] = True
+            taken[channel] = 1.0
             kept += 1
     if kept >= slots:
         draw_to_front(desk.chosen[:kept], rng, 0, slots)
@@ -180,11 +181,11 @@ def _select_and_replace(scheduler: Any, fleet: Any, rng: Any, t: int, slots: int
     while kept < slots:
         best = -1
         for channel in range(len(taken)):
-            usable = fleet.available[channel] == 1 and not taken[channel]
+            usable = fleet.available[channel] == 1 and taken[channel] == 0.0
             if usable and (best < 0 or desk.scores[0, channel] > desk.scores[0, best]):
                 best = channel
         desk.chosen[kept] = best
-        taken[best] = True
+        taken[best] = 1.0
         kept += 1
 
 

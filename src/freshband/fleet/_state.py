@@ -189,10 +189,12 @@ def open_fleet(
     )
 
 
-def in_this_round(fleet: Fleet) -> Fleet:
-    """Return the fleet, marked if all clients and channels are there: less has to be compiled."""
-    slots = len(fleet.served)
-    whole = isinstance(fleet.links, SharedLinks) and slots == len(fleet.since)
-    if whole and fleet.present.all() and fleet.available.all():
-        return fleet._replace(links=Everybody(fleet.links.most))
-    return fleet
+def is_complete(fleet: Fleet) -> bool:
+    """Whether all clients and channels are there, with a slot for each client."""
+    slots = isinstance(fleet.links, SharedLinks) and len(fleet.served) == len(fleet.since)
+    return slots and bool(fleet.present.all() and fleet.available.all())
+
+
+def as_complete(fleet: Fleet) -> Fleet:
+    """Return the fleet, marked as complete: less has to be compiled."""
+    return fleet._replace(links=Everybody(fleet.links.most))

@@ -13,6 +13,7 @@ import numpy as np
 
 from freshband._jit import cold, kernel, verb
 from freshband._registry import Registry
+from freshband._scratch import give_back, take_scratch
 from freshband.matching._assignment import assign
 from freshband.ranking import CLIENTS, _sort_few, sort_by, take_best
 
@@ -236,11 +237,14 @@ def sort_clients(keys: Any, t: int, lot: int, clients: Any) -> None:
 
 @cold
 def _sort_by_sums(scores: Any, t: int, chosen: Any) -> None:
-    sums = np.zeros(scores.shape[1])
+    sums = take_scratch(scores.shape[1])
+    for channel in range(len(sums)):
+        sums[channel] = 0.0
     for j in range(len(scores)):
         for channel in range(len(sums)):
             sums[channel] += scores[j, channel]
     sort_by(sums, t, chosen)
+    give_back(sums)
 
 
 @verb

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband._jit import entry_point, kernel, lend, verb
+from freshband._jit import entry_point, kernel, verb
+from freshband._lending import lend
 from freshband.channels.adversary import react
 from freshband.fleet._learning import close_round, give_up, hear_late
 from freshband.fleet._planning import plan_in_loop
@@ -159,9 +160,9 @@ def run_fleet_block(
     tally: Any,
     jammer: Any,
     rng: Any,
-    t: int,
     air: Any,
     conditions: Any,
+    t: int,
 ) -> tuple[int, int]:
     """Play rounds t+1 … t+n over a block of air, shape (n, 1 or M, N), and its conditions.
 

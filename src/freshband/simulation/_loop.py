@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband._jit import entry_point, kernel, lend
+from freshband._jit import entry_point, kernel
+from freshband._lending import lend
 from freshband._rounds import observe_round, plan_round
 from freshband.channels.adversary import react
 from freshband.schedulers.base import reveal
@@ -96,9 +97,9 @@ def run_block(
     tally: Any,
     jammer: Any,
     rng: Any,
-    t: int,
     states: Any,
     means: Any,
+    t: int,
 ) -> tuple[int, int]:
     """Play rounds t+1 … t+n over the ``states`` and ``means``, shape (n, N), of one block.
 

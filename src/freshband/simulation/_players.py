@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freshband._jit import explained
+from freshband._lending import Caller
 from freshband._policy import Policy
 from freshband._rounds import Desk, broken_rule, open_desk
 from freshband._seeding import Role, generator
@@ -142,6 +143,7 @@ class Player(ABC):
 class _PlainPlayer(Player):
     def __init__(self, policy: Policy, game: Game) -> None:
         super().__init__(policy, game)
+        self._run = Caller(run_block)
         self.desk = open_desk(game.clients, game.model.n_channels)
         self.tally = open_tally(game.clients, game.checkpoints)
         self._exposure = float(game.rounds * game.clients)
@@ -151,9 +153,8 @@ class _PlainPlayer(Player):
         return self._exposure
 
     def _play(self, t: int, block: Block, conditions: Conditions | None) -> tuple[int, int]:
-        played: tuple[int, int] = run_block(
-            self.scheduler, self.matching, self.desk, self.tally, self.jammer, self.rng, t, *block
-        )
+        states = self.scheduler, self.matching, self.desk, self.tally, self.jammer, self.rng
+        played: tuple[int, int] = self._run((*states, *block), t)
         return played
 
 
@@ -172,6 +173,7 @@ class _FleetPlayer(Player):
             max_delay=options.max_delay,
             proof_of_life=options.proves_life,
         )
+        self._run = Caller(run_fleet_block)
         self.desk = self.fleet.desk
         self.truth = open_truth(options, game.clients, most, informed=informed)
         self.tally = open_fleet_tally(game.clients, game.checkpoints)
@@ -181,10 +183,11 @@ class _FleetPlayer(Player):
         return float(self.truth.exposure[0])
 
     def _play(self, t: int, block: Block, conditions: Any) -> tuple[int, int]:
-        played: tuple[int, int] = run_fleet_block(
+        states = (
             self.scheduler, self.matching, self.fleet, self.truth, self.tally, self.jammer,
-            self.rng, t, _by_client(block, conditions), conditions,
+            self.rng, _by_client(block, conditions), conditions,
         )  # fmt: skip
+        played: tuple[int, int] = self._run(states, t)
         return played
 
 
