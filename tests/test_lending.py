@@ -104,6 +104,30 @@ def _median(state: Any, times: int) -> float:
     return total / times
 
 
+@cold
+def _front(values: Any) -> Any:
+    return values[: len(values) // 2]
+
+
+@cold
+def _double(values: Any) -> None:  # borrows
+    for i in range(len(values)):
+        values[i] *= 2.0
+
+
+@entry_point
+def _doubled_front(state: Any, times: int) -> float:
+    state, total = lend(state), 0.0
+    for _ in range(times):
+        copy = state.shelf.row.copy()
+        front = _front(copy)
+        _double(front)
+        total = 0.0
+        for i in range(len(copy)):
+            total += copy[i]
+    return total
+
+
 @pytest.fixture
 def counted() -> Iterator[None]:
     """Let numba count what it allocates."""
@@ -122,6 +146,18 @@ def test_what_is_allocated_is_counted_and_freed() -> None:
     after = rtsys.get_allocation_stats()
     assert after.alloc - before.alloc >= 1000
     assert after.alloc - before.alloc == after.free - before.free
+
+
+@with_compiler
+@pytest.mark.usefixtures("counted")
+def test_parts_of_what_is_allocated_live_as_long_as_they_are_used() -> None:
+    state, call = rack(300), Caller(_doubled_front)
+    row = state.shelf.row
+    assert call((state,), 10) == pytest.approx(row.sum() + row[:150].sum())
+    before = rtsys.get_allocation_stats()
+    call((state,), 1000)
+    after = rtsys.get_allocation_stats()
+    assert after.alloc - before.alloc == after.free - before.free >= 1000
 
 
 @entry_point

@@ -6,7 +6,7 @@ from typing import Any
 
 from llvmlite import binding as llvm
 from numba import _dynfunc
-from numba.core import compiler, compiler_machinery, typed_passes
+from numba.core import compiler, compiler_machinery, errors, typed_passes
 from numba.core.codegen import JITCodeLibrary
 from numba.core.runtime.nrt import rtsys
 
@@ -29,9 +29,19 @@ class _Lowering(typed_passes.NativeLowering):  # type: ignore[misc]  # numba shi
 
     def run_pass(self, state: Any) -> bool:
         """Lower the function and make it known to its callers."""
-        context, flags = state.targetctx, state.flags
+        counting = state.targetctx
+        state.flags.no_compile = True
+        if _only_borrows(state):
+            state.targetctx = counting.subtarget(enable_nrt=False)
+            try:
+                return self._lower(state)
+            except errors.NumbaError:  # it allocates
+                state.targetctx = counting
+        return self._lower(state)
+
+    def _lower(self, state: Any) -> bool:
+        context = state.targetctx
         state.library = _LinkedLibrary(context.codegen(), state.func_id.func_qualname)
-        flags.no_compile = True
         super().run_pass(state)
         lowered = state.cr
         state.library.finalize()
@@ -42,6 +52,21 @@ class _Lowering(typed_passes.NativeLowering):  # type: ignore[misc]  # numba shi
         context.insert_user_function(function, lowered.fndesc, [state.library])
         state.cr = lowered._replace(cfunc=function)
         return True
+
+
+def _only_borrows(state: Any) -> bool:
+    """Whether no counted value is returned by a function, or by one that it calls.
+
+    Unless it allocates, all that it holds belongs to its caller, and it need not count references.
+    """
+    returned = [state.return_type]
+    returned += [
+        call.return_type
+        for expr, call in state.calltypes.items()
+        if getattr(expr, "op", "") == "call"
+    ]
+    models = state.targetctx.data_model_manager
+    return not any(models[kind].contains_nrt_meminfo() for kind in returned)
 
 
 @compiler_machinery.register_pass(mutates_CFG=True, analysis_only=False)
