@@ -7,28 +7,36 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband.matching.base import pairs_ranks, rank_clients, register, serve
+from freshband.matching.base import match, rank_channels, register, serve
 from freshband.parameters import Parameters
 from freshband.states import not_saved
 
 __all__ = ["Rotate"]
 
 
-@pairs_ranks
 class _RotateState(NamedTuple):
-    """The clients in order."""
+    """Nothing is kept."""
 
-    clients: NDArray[np.int64]  # (M,)
-
-
-not_saved(_RotateState, "clients")
+    unused: NDArray[np.int64]  # (0,) a state holds at least one array
 
 
-@rank_clients.register(_RotateState)
-def _rank_clients(matching: _RotateState, t: int, ages: Any, priorities: Any) -> None:
-    n_clients = len(ages)
-    for j in range(n_clients):
-        matching.clients[(j + 1 + t) % n_clients] = j
+not_saved(_RotateState, "unused")
+
+
+@match.register(_RotateState)
+def _match(
+    matching: _RotateState,
+    t: int,
+    chosen: Any,
+    scores: Any,
+    ages: Any,
+    priorities: Any,
+    rng: Any,
+    assignment: Any,
+) -> None:
+    rank_channels(matching, t, scores, rng, chosen)
+    for client in range(len(chosen)):
+        assignment[client] = chosen[(client + 1 + t) % len(chosen)]
 
 
 @serve.register(_RotateState)
@@ -73,4 +81,4 @@ class Rotate(Parameters):
 
     def start(self, n_clients: int, lot: int = 0) -> _RotateState:
         """Allocate the state."""
-        return _RotateState(np.arange(n_clients))
+        return _RotateState(np.zeros(0, np.int64))
