@@ -28,7 +28,7 @@ from numba.core import caching, config, errors, sigutils
 from numba.core.compiler_lock import global_compiler_lock
 
 from freshband._lending import all_ours
-from freshband._linking import ENTRY_OPTIONS, INNER_OPTIONS
+from freshband._linking import ENTRY_OPTIONS, INNER_OPTIONS, UNALIASED_OPTIONS
 from freshband.errors import RuleError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -51,6 +51,11 @@ overload: Callable[..., _Decorator] = extending.overload
 def kernel(function: F) -> F:
     """Mark a helper for use in compiled code, inlined where it is called."""
     return register_jitable(forceinline=True, **INNER_OPTIONS)(function)
+
+
+def unaliased(function: F) -> F:
+    """Mark a helper as `kernel` does; its arrays must not overlap, so that loops need no checks."""
+    return register_jitable(forceinline=True, **UNALIASED_OPTIONS)(function)
 
 
 def cold(function: F) -> F:

@@ -6,7 +6,7 @@ from typing import Any
 
 from llvmlite import binding as llvm
 from numba import _dynfunc
-from numba.core import compiler, compiler_machinery, errors, typed_passes
+from numba.core import compiler, compiler_machinery, config, errors, typed_passes
 from numba.core.codegen import JITCodeLibrary
 from numba.core.runtime.nrt import rtsys
 
@@ -52,6 +52,18 @@ class _Lowering(typed_passes.NativeLowering):  # type: ignore[misc]  # numba shi
         context.insert_user_function(function, lowered.fndesc, [state.library])
         state.cr = lowered._replace(cfunc=function)
         return True
+
+
+@compiler_machinery.register_pass(mutates_CFG=True, analysis_only=False)
+class _UnaliasedLowering(_Lowering):
+    """Tells LLVM that the arguments of a function do not overlap."""
+
+    _name = "freshband_unaliased_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        """Lower the function and make it known to its callers."""
+        state.flags.noalias = True
+        return super().run_pass(state)
 
 
 def _only_borrows(state: Any) -> bool:
@@ -111,7 +123,12 @@ class _EntryLibrary(JITCodeLibrary):  # type: ignore[misc]  # numba ships no ann
         if not self._counts:  # other code must not find these
             for name in _COUNTING:
                 self._final_module.get_function(name).linkage = "internal"
-        super()._optimize_final_module()
+        before = config.SLP_VECTORIZE
+        try:
+            config.SLP_VECTORIZE = 1  # sums kept in several parts become one of vectors
+            super()._optimize_final_module()
+        finally:
+            config.SLP_VECTORIZE = before
 
 
 def _allocates(library: Any) -> bool:
@@ -129,6 +146,14 @@ class LinkedCompiler(compiler.CompilerBase):  # type: ignore[misc]  # numba ship
     def define_pipelines(self) -> list[Any]:
         """Return numba's pipeline with another way of lowering."""
         return _lowered_by(_Lowering, self.state)
+
+
+class UnaliasedCompiler(compiler.CompilerBase):  # type: ignore[misc]  # numba ships no annotations
+    """Compiles a function for its callers alone, whose arguments do not overlap."""
+
+    def define_pipelines(self) -> list[Any]:
+        """Return numba's pipeline with another way of lowering."""
+        return _lowered_by(_UnaliasedLowering, self.state)
 
 
 class LentCompiler(compiler.CompilerBase):  # type: ignore[misc]  # numba ships no annotations
@@ -153,4 +178,5 @@ def _lowered_by(lowering: type, state: Any) -> list[Any]:
 # Division by zero gives inf or nan, as in numpy arrays; kernels never raise.
 OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 INNER_OPTIONS = {**OPTIONS, "pipeline_class": LinkedCompiler}
+UNALIASED_OPTIONS = {**OPTIONS, "pipeline_class": UnaliasedCompiler}
 ENTRY_OPTIONS = {**OPTIONS, "pipeline_class": LentCompiler}

@@ -29,12 +29,12 @@ from freshband.schedulers._priors import Priors, judge, normalise, pool, start_p
 from freshband.schedulers._segments import (
     HAZARDS,
     Segments,
+    average,
     begin,
     changed,
     clear,
     count,
     count_late,
-    dot,
     expect,
     expect_late,
     may_switch,
@@ -132,11 +132,14 @@ def start_channels(n_clients: int, n_channels: int, slots: int, **options: float
 def _judge_priors(scheduler: Any, channel: int, outcome: int) -> None:
     """Weigh the priors by how they predict an outcome from what is known about the channel."""
     alone, together = scheduler.alone, scheduler.together
-    own, common = alone.pooled[channel], together.pooled[0]
-    total = dot(own, alone.ones) + dot(common, together.ones)
-    wins = dot(own, alone.wins[channel]) + dot(common, together.wins[channel])
-    tries = dot(own, alone.tries[channel]) + dot(common, together.tries[channel])
-    judge(scheduler.priors, wins / total, tries / total, outcome)
+    own, own_wins, own_tries = average(
+        alone.pooled[channel], alone.wins[channel], alone.tries[channel]
+    )
+    common, common_wins, common_tries = average(
+        together.pooled[0], together.wins[channel], together.tries[channel]
+    )
+    wins = (own_wins + common_wins) / (own + common)
+    judge(scheduler.priors, wins, (own_tries + common_tries) / (own + common), outcome)
 
 
 @kernel
@@ -156,11 +159,12 @@ def _judge_contexts(scheduler: Any, channel: int, t: int, outcome: int) -> None:
 @kernel
 def _summarise(segments: Any, group: int, channel: int, way: int, first: Any, second: Any) -> None:
     """Write the expected rate of a channel as of now, and its square."""
-    pooled = segments.pooled[group]
-    total = dot(pooled, segments.ones)
+    total, rate, square = average(
+        segments.pooled[group], segments.rate[channel], segments.square[channel]
+    )
     if total > 0.0:
-        first[channel, way] = dot(pooled, segments.rate[channel]) / total
-        second[channel, way] = dot(pooled, segments.square[channel]) / total
+        first[channel, way] = rate / total
+        second[channel, way] = square / total
     else:  # no hazard that is trusted has any other beginning than the one just given up
         first[channel, way] = segments.rate[channel, segments.fresh[group]]
         second[channel, way] = segments.square[channel, segments.fresh[group]]

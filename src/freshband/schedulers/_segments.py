@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband._jit import cold, kernel
+from freshband._jit import cold, kernel, unaliased
 from freshband.schedulers._beginnings import (
     MANY,
     put_back_powers,
@@ -24,6 +24,7 @@ from freshband.schedulers._beginnings import (
 from freshband.states import between, declare, not_saved
 
 HAZARDS = (0.5, 0.2, 0.06, 0.02, 5e-3, 1e-3, 1e-4, 1e-7)  # segments of 2 rounds, or for ever
+_H = len(HAZARDS)
 _TINY = 1e-300
 _CLOSE = 2.0**-20  # below this, 1 minus a weight is computed as a sum, not as a difference
 _LOG_2 = math.log(2.0)
@@ -45,10 +46,9 @@ class Segments(NamedTuple):
     pooled: NDArray[np.float64]  # (G, K) weights when last heard, averaged over hazards by trust
     power: NDArray[np.int64]  # (K,) powers of two taken out of ``likelihood``
     logs: NDArray[np.float64]  # (H,) scratch
-    ones: NDArray[np.float64]  # (K,)
 
 
-not_saved(Segments, "likelihood", "power", "logs", "ones")
+not_saved(Segments, "likelihood", "power", "logs")
 declare(Segments, fresh=between(0, "likelihood"), since=between(0, "round"))
 
 
@@ -56,8 +56,7 @@ def start_segments(
     n_channels: int, groups: int, slots: int, rate: float, square: float
 ) -> Segments:
     """Return one beginning, without outcomes, for every group."""
-    hazards = len(HAZARDS)
-    weight = np.zeros((groups, hazards, slots))
+    weight = np.zeros((groups, _H, slots))
     weight[:, :, 0] = 1.0
     return Segments(
         wins=np.zeros((n_channels, slots)),
@@ -65,37 +64,71 @@ def start_segments(
         rate=np.full((n_channels, slots), rate),
         square=np.full((n_channels, slots), square),
         weight=weight,
-        scale=np.ones((groups, hazards)),
-        stay=np.ones((groups, hazards)),
+        scale=np.ones((groups, _H)),
+        stay=np.ones((groups, _H)),
         fresh=np.zeros(groups, np.int64),
         since=np.zeros((groups, slots), np.int64),
         likelihood=np.ones(slots),
         pooled=np.tile(weight[0, 0], (groups, 1)),
         power=np.zeros(slots, np.int64),
-        logs=np.zeros(hazards),
-        ones=np.ones(slots),
+        logs=np.zeros(_H),
     )
 
 
 @kernel
 def dot(a: Any, b: Any) -> float:
-    """Return the sum of products; four partial sums are faster than one."""
-    p, q, r, s = 0.0, 0.0, 0.0, 0.0
-    whole = len(a) - len(a) % 4
-    for k in range(0, whole, 4):
-        p += a[k] * b[k]
-        q += a[k + 1] * b[k + 1]
-        r += a[k + 2] * b[k + 2]
-        s += a[k + 3] * b[k + 3]
+    """Return the sum of products, computed in eight parts, which fill a vector of the CPU."""
+    p0, p1, p2, p3, p4, p5, p6, p7 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    whole = len(a) - len(a) % 8
+    for k in range(0, whole, 8):
+        p0 += a[k] * b[k]
+        p1 += a[k + 1] * b[k + 1]
+        p2 += a[k + 2] * b[k + 2]
+        p3 += a[k + 3] * b[k + 3]
+        p4 += a[k + 4] * b[k + 4]
+        p5 += a[k + 5] * b[k + 5]
+        p6 += a[k + 6] * b[k + 6]
+        p7 += a[k + 7] * b[k + 7]
     for k in range(whole, len(a)):
-        p += a[k] * b[k]
-    return (p + q) + (r + s)
+        p0 += a[k] * b[k]
+    return ((p0 + p4) + (p2 + p6)) + ((p1 + p5) + (p3 + p7))
+
+
+@kernel
+def average(weights: Any, a: Any, b: Any) -> tuple[float, float, float]:
+    """Return the sum of weights, and those of their products with ``a`` and ``b``."""
+    w0, w1, w2, w3 = 0.0, 0.0, 0.0, 0.0
+    a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
+    b0, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0
+    whole = len(weights) - len(weights) % 4
+    for k in range(0, whole, 4):
+        w0 += weights[k]
+        w1 += weights[k + 1]
+        w2 += weights[k + 2]
+        w3 += weights[k + 3]
+        a0 += weights[k] * a[k]
+        a1 += weights[k + 1] * a[k + 1]
+        a2 += weights[k + 2] * a[k + 2]
+        a3 += weights[k + 3] * a[k + 3]
+        b0 += weights[k] * b[k]
+        b1 += weights[k + 1] * b[k + 1]
+        b2 += weights[k + 2] * b[k + 2]
+        b3 += weights[k + 3] * b[k + 3]
+    for k in range(whole, len(weights)):
+        w0 += weights[k]
+        a0 += weights[k] * a[k]
+        b0 += weights[k] * b[k]
+    return (w0 + w2) + (w1 + w3), (a0 + a2) + (a1 + a3), (b0 + b2) + (b1 + b3)
 
 
 @kernel
 def expect(segments: Any, channel: int, outcome: int) -> None:
     """Multiply the likelihoods by twice the probability of an outcome; a coin's is then 1."""
-    likelihood, rate = segments.likelihood, segments.rate[channel]
+    _expect(segments.likelihood, segments.rate[channel], outcome)
+
+
+@unaliased
+def _expect(likelihood: Any, rate: Any, outcome: int) -> None:
     if outcome == 1:
         for k in range(len(likelihood)):
             likelihood[k] *= 2.0 * rate[k]
@@ -116,9 +149,21 @@ def expect_late(segments: Any, group: int, channel: int, outcome: int, when: int
 @kernel
 def count(segments: Any, channel: int, outcome: int, prior: Any) -> None:
     """Add an outcome to every beginning, and compute the rates under a Beta prior."""
-    wins, tries = segments.wins[channel], segments.tries[channel]
-    rate, square = segments.rate[channel], segments.square[channel]
-    first, strength = prior[0], prior[1]
+    _count(
+        segments.wins[channel],
+        segments.tries[channel],
+        segments.rate[channel],
+        segments.square[channel],
+        outcome,
+        prior[0],
+        prior[1],
+    )
+
+
+@unaliased
+def _count(
+    wins: Any, tries: Any, rate: Any, square: Any, outcome: int, first: float, strength: float
+) -> None:
     for k in range(len(wins)):
         wins[k] += outcome
         tries[k] += 1.0
@@ -164,18 +209,25 @@ def rescale(segments: Any) -> None:
     take_out_powers(segments.likelihood, segments.power)
 
 
+@unaliased
+def _reweigh(row: Any, likelihood: Any, factor: float, trust: float, pooled: Any) -> None:
+    """Multiply a hazard's weights by the likelihoods, and add them to the average."""
+    for k in range(len(pooled)):
+        row[k] *= factor * likelihood[k]
+        pooled[k] += trust * row[k]
+
+
 @kernel
 def weigh(segments: Any, group: int, outcomes: int, trust: Any, odds: Any, shift: Any) -> None:
     """Multiply the weights by the likelihoods; their sums go to ``odds``, times 2 to ``shift``."""
     weight, likelihood, pooled = segments.weight[group], segments.likelihood, segments.pooled[group]
     fresh = segments.fresh[group]
-    hazards, slots = weight.shape
-    for k in range(slots):
-        pooled[k] = 0.0
     if outcomes >= MANY and not put_back_powers(likelihood, segments.power):
         _weigh_far(segments, group, trust, odds, shift)
         return
-    for h in range(hazards):
+    for k in range(len(pooled)):
+        pooled[k] = 0.0
+    for h in range(_H):
         row = weight[h]
         kept = segments.stay[group, h] * segments.scale[group, h]
         switched = (1.0 - segments.stay[group, h]) * likelihood[fresh]
@@ -183,9 +235,7 @@ def weigh(segments: Any, group: int, outcomes: int, trust: Any, odds: Any, shift
         odds[h] *= total
         factor = kept / total
         row[fresh] += (1.0 - segments.stay[group, h]) / kept
-        for k in range(slots):
-            row[k] *= factor * likelihood[k]
-            pooled[k] += trust[h] * row[k]
+        _reweigh(row, likelihood, factor, trust[h], pooled)
         segments.scale[group, h] = 1.0
         segments.stay[group, h] = 1.0
 
@@ -195,6 +245,8 @@ def _weigh_far(segments: Any, group: int, trust: Any, odds: Any, shift: Any) -> 
     """Do what `weigh` does where likelihoods leave the range of a double."""
     weight, pooled = segments.weight[group], segments.pooled[group]
     hazards, slots = weight.shape
+    for k in range(slots):
+        pooled[k] = 0.0
     for h in range(hazards):
         kept = segments.stay[group, h] * segments.scale[group, h]
         for k in range(slots):
@@ -248,26 +300,21 @@ def begin(segments: Any, group: int, t: int, prior: Any) -> None:
 def may_switch(segments: Any, hazards: Any) -> None:
     """Let every group switch with the probability of each hazard."""
     for group in range(len(segments.stay)):
-        for h in range(len(hazards)):
+        for h in range(_H):
             segments.stay[group, h] = max(segments.stay[group, h] * (1.0 - hazards[h]), _TINY)
 
 
 @kernel
 def stays(segments: Any, group: int, trust: Any) -> float:
     """Return the trust in hazards, times the probability of no switch since last heard."""
-    total = 0.0
-    for h in range(len(trust)):
-        total += trust[h] * segments.stay[group, h]
-    return total
+    return dot(trust, segments.stay[group])
 
 
 @kernel
 def changed(segments: Any, group: int, after: int) -> float:
     """Return how probable a beginning after a round was when the group was last heard."""
-    pooled, since = segments.pooled[group], segments.since[group]
-    late, total = 0.0, 0.0
+    pooled, since, late = segments.pooled[group], segments.since[group], segments.likelihood
     for k in range(len(pooled)):
-        total += pooled[k]
-        if since[k] > after:
-            late += pooled[k]
-    return late / total if total > 0.0 else 0.0
+        late[k] = 1.0 if since[k] > after else 0.0
+    total, share, _ = average(pooled, late, late)
+    return share / total if total > 0.0 else 0.0
