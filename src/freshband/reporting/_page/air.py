@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from freshband.reporting._page.charts import (
     color_bar,
     values_of,
 )
+from freshband.schedulers.beliefs import Beliefs
 
 _MARKED = 1000  # up to this number of changes each is drawn, channel by channel
 _LINES = 300  # up to this number of true changes each gets at least a line
@@ -31,6 +32,7 @@ _TITLES: Final = {
     "share Good": "States: share of Good rounds",
     "believed rate": "Estimated success rates",
     "share of rounds used": "Chosen: share of rounds used",
+    "probability": "Probability of a change since the last one reported",
 }  # of panels, by what their values are
 
 
@@ -48,7 +50,7 @@ class Play(NamedTuple):
 
 def channel_map(air: Air, plays: Mapping[str, Play], *, run: int, start: int = 0) -> Chart:
     """Return the map: success rates with changes, states, beliefs and chosen channels."""
-    rates, states, beliefs, chosen = _TITLES
+    rates, states, beliefs, chosen, _ = _TITLES
     shown: list[tuple[str, NDArray[np.float64], int | None]] = [(states, air.shares, None)]
     if air.means is not None:
         shown.insert(0, (rates, air.means, None))
@@ -74,6 +76,52 @@ def channel_map(air: Air, plays: Mapping[str, Play], *, run: int, start: int = 0
         views=tuple(plays) if len(plays) > 1 else (),
         choose="Choices of",
         start=start,
+        height=height,
+        wide=True,
+    )
+
+
+def beliefs_map(air: Air, believed: Sequence[Beliefs], policy: str, run: int) -> Chart:
+    """Return the true success rates (or states), and what a policy believed about them."""
+    rates, states, beliefs, _, change = _TITLES
+    shown = {
+        **({states: air.shares} if air.means is None else {rates: air.means}),
+        beliefs: np.array([each.rate for each in believed]),
+        change: np.array([each.changed for each in believed]),
+    }
+    n_channels = air.shares.shape[1]
+    height = 50 + len(shown) * (_GAP + min(260, max(90, 20 + 8 * n_channels)))
+    marks, legend = _marks(air, {})
+    last = believed[-1]
+    ages = [number(float(age)) for age in last.segment_age]
+    rows = [
+        [
+            str(channel),
+            f"{number(float(rate), percent=True)} ± {number(float(spread), percent=True)}",
+            age,
+        ]
+        for channel, (rate, spread, age) in enumerate(
+            zip(last.rate, last.spread, ages, strict=True)
+        )
+    ]
+    return Chart(
+        key="beliefs",
+        title="Beliefs",
+        says=f"What {policy} knew in run {run}, from acknowledgements alone: the truth above, then "
+        "the success rates that it expected, and how likely it thought that a channel had changed "
+        "since it last reported a change.",
+        traces=[
+            _panel(air, values, place, name, None)
+            for place, (name, values) in enumerate(shown.items())
+        ]
+        + marks,
+        layout=_stack(list(shown), height, int(air.cuts[-1]), n_channels),
+        table=Table(
+            "Beliefs after the last round",
+            ["channel", "expected success rate", "expected age of its segment, rounds"],
+            rows,
+        ),
+        legend=legend,
         height=height,
         wide=True,
     )
@@ -105,7 +153,7 @@ def _stack(panels: list[str], height: int, rounds: int, n_channels: int) -> go.L
 def _panel(
     air: Air, values: NDArray[np.float64], place: int, told: str, view: int | None
 ) -> go.Heatmap:
-    chosen = told == "share of rounds used"
+    chosen = told in ("share of rounds used", "probability")
     return go.Heatmap(
         x=values_of(air.cuts + 0.5),
         y=list(range(values.shape[1])),

@@ -14,6 +14,7 @@ from freshband.reporting._fleet import describe_fleet, fleet_of, weigh_presence
 from freshband.reporting._numbers import counted
 from freshband.reporting._page import parts
 from freshband.reporting._page.air import channel_map, detection_table
+from freshband.reporting._page.beliefs import beliefs_charts
 from freshband.reporting._page.charts import Chart, curves, look_of
 from freshband.reporting._series import over_policies, rank_clients
 from freshband.simulation.result import _mask_detections, _read_config
@@ -42,6 +43,7 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> parts.Part:
         charts.append(curves(**look_of("participation"), series=ranked))
     if air is not None:
         charts.append(channel_map(air, {}, run=first))
+        charts += beliefs_charts(result, config, build(config["channels"], options), air, first)
     fleet = describe_fleet(config)
     masked = _mask_detections(result, config.get("policy_options", {}))
     true = result.detected + result.missed
