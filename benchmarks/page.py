@@ -345,10 +345,10 @@ def write_page(results: dict[str, Any], path: Path | None) -> str:
     return page
 
 
-def _renew(path: Path, table: str) -> None:
+def _renew(path: Path, table: str, mark: str = "measured") -> None:
     """Write a table between the marks of another page."""
     text = path.read_text(encoding="utf-8")
-    before, begin, rest = text.partition("<!-- measured -->\n")
+    before, begin, rest = text.partition(f"<!-- {mark} -->\n")
     _, end, after = rest.partition("\n<!-- until here -->")
     if not begin or not end:
         raise ValueError(f"{path} has no place for the table")
