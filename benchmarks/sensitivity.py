@@ -1,7 +1,7 @@
 """How much each constant of `bayes` matters: regret with another value, over that with its own.
 
 ``python -m benchmarks.sensitivity [--write]`` plays every variant on the same air as the default,
-and writes the table into docs/theory/bayes.md (ten minutes on one core, most of it for the compiler).
+and writes the table into docs/theory/bayes.md (ten minutes on one core, mostly compiling).
 Nothing was chosen on these seeds.
 """
 
