@@ -72,7 +72,7 @@ def pack(path: Path, files: dict[str, bytes]) -> str:
             entry.size = len(content)
             tar.addfile(entry, io.BytesIO(content))
     path.write_bytes(gzip.compress(packed.getvalue(), mtime=0))
-    return "md5:" + hashlib.md5(path.read_bytes()).hexdigest()
+    return "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def archive_of(folder: Path, layout: _FileLayout, url: str) -> Archive:

@@ -60,7 +60,9 @@ def test_half_an_archive_from_before_is_replaced(tmp_path: Path, server: Server)
 
 
 def test_a_wrong_checksum_is_refused(tmp_path: Path, server: Server) -> None:
-    archive = archive_of(tmp_path / "web", TINY_10, server.url)._replace(checksum="md5:" + "0" * 32)
+    archive = archive_of(tmp_path / "web", TINY_10, server.url)._replace(
+        checksum="sha256:" + "0" * 64
+    )
     cache = tmp_path / "cache"
     with pytest.raises(FileError, match=r"hash.*name the folder as data_dir") as caught:
         fetch(archive, cache, quiet())
@@ -69,7 +71,7 @@ def test_a_wrong_checksum_is_refused(tmp_path: Path, server: Server) -> None:
 
 
 def test_what_is_not_there_is_named(tmp_path: Path, server: Server) -> None:
-    archive = Archive(f"{server.url}/gone.tar.gz", "md5:" + "0" * 32, "f", {"a.bin": 1})
+    archive = Archive(f"{server.url}/gone.tar.gz", "sha256:" + "0" * 64, "f", {"a.bin": 1})
     with pytest.raises(FileError, match=r"gone\.tar\.gz: cannot be downloaded to .*404"):
         fetch(archive, tmp_path / "cache", quiet())
 
@@ -77,7 +79,7 @@ def test_what_is_not_there_is_named(tmp_path: Path, server: Server) -> None:
 def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     with serving(tmp_path / "web") as gone:
         pass
-    archive = Archive(f"{gone.url}/a.tar.gz", "md5:" + "0" * 32, "f", {"a.bin": 1})
+    archive = Archive(f"{gone.url}/a.tar.gz", "sha256:" + "0" * 64, "f", {"a.bin": 1})
     with pytest.raises(FileError, match="cannot be downloaded to"):
         fetch(archive, tmp_path / "cache", quiet())
 
@@ -101,7 +103,7 @@ def test_an_archive_of_other_files_is_named(
 
 def test_what_is_no_archive_is_named(tmp_path: Path, server: Server) -> None:
     (tmp_path / "web" / "text.tar.gz").write_bytes(b"not compressed")
-    checksum = "md5:" + hashlib.md5(b"not compressed").hexdigest()
+    checksum = "sha256:" + hashlib.sha256(b"not compressed").hexdigest()
     archive = Archive(f"{server.url}/text.tar.gz", checksum, "f", {"a.bin": 3})
     with pytest.raises(FileError, match=r"text\.tar\.gz: cannot be unpacked into"):
         fetch(archive, tmp_path / "cache", quiet())

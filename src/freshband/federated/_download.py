@@ -32,7 +32,7 @@ class Archive(NamedTuple):
     """A compressed tar archive, what to check it by, and the files we need of it."""
 
     url: str
-    checksum: str  # algorithm and digest, such as "md5:0123…"; nothing else is ever unpacked
+    checksum: str  # algorithm and digest, such as "sha256:0123…"; nothing else is ever unpacked
     folder: str  # of the files in the archive, and of the copies in the cache
     sizes: Mapping[str, int]  # in bytes, by the names of the files
 

@@ -46,7 +46,7 @@ class _FileLayout(NamedTuple):
     label_bytes: int  # before the pixels of an image
     n_classes: int
     archive: str = ""  # its file name on the web
-    md5: str = ""
+    sha256: str = ""
 
     @property
     def record(self) -> int:
@@ -66,7 +66,7 @@ _CIFAR10 = _FileLayout(
     label_bytes=1,
     n_classes=10,
     archive="cifar-10-binary.tar.gz",
-    md5="c32a1d4ab5d03f1284b67883e8d87530",
+    sha256="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
 )
 _CIFAR100 = _FileLayout(
     folder="cifar-100-binary",
@@ -75,7 +75,7 @@ _CIFAR100 = _FileLayout(
     label_bytes=2,
     n_classes=100,
     archive="cifar-100-binary.tar.gz",
-    md5="03b5dce01913d631647c71ecec9e9cb8",
+    sha256="58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
 )
 
 
@@ -166,8 +166,8 @@ def _load(
 def _folder(layout: _FileLayout, data_dir: str | os.PathLike[str] | None) -> Path:
     """Return where the files are: the user's folder, the one inside it, or the cache."""
     if data_dir is None:
-        url, md5 = f"{_URL}/{layout.archive}", f"md5:{layout.md5}"
-        return fetch(Archive(url, md5, layout.folder, layout.sizes), cache_folder())
+        url, checksum = f"{_URL}/{layout.archive}", f"sha256:{layout.sha256}"
+        return fetch(Archive(url, checksum, layout.folder, layout.sizes), cache_folder())
     given = Path(data_dir)
     if not given.is_dir():
         raise FileError(
