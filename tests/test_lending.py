@@ -12,6 +12,7 @@ from numba.core.runtime import _nrt_python
 from numba.core.runtime.nrt import rtsys
 from numpy.typing import NDArray
 
+from freshband import _lending, simulate
 from freshband._jit import cold, entry_point
 from freshband._lending import Caller, Lent, lend
 from freshband._scratch import give_back, take_scratch
@@ -189,3 +190,14 @@ def test_scratch_memory_is_not_counted_and_is_freed() -> None:
     after = rtsys.get_allocation_stats()
     assert after.alloc - before.alloc == after.free - before.free
     assert "NRT_incref" not in _reverse.inspect_llvm(_reverse.signatures[0])
+
+
+@with_compiler
+def test_types_of_states_are_found_once() -> None:
+    def play() -> None:
+        simulate("piecewise", "glr-cucb", rounds=20, runs=3, progress=False)
+
+    play()
+    known = len(_lending._kinds), len(_lending._records)
+    play()
+    assert (len(_lending._kinds), len(_lending._records)) == known

@@ -202,6 +202,7 @@ class _Loan:
 
 
 _kinds: dict[bytes | type, Lent] = {}
+_records: list[np.dtype[Any]] = []  # a fingerprint has the addresses of these, so they must stay
 
 
 def _kind_of(value: Any) -> Lent:
@@ -210,8 +211,17 @@ def _kind_of(value: Any) -> Lent:
     mark = np.random.Generator if generates else compute_fingerprint(value)
     kind = _kinds.get(mark)
     if kind is None:
+        _records.extend(_record_types(value))
         kind = _kinds[mark] = Lent(typeof(value))
     return kind
+
+
+def _record_types(value: Any) -> Iterator[np.dtype[Any]]:
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _record_types(part)
+    elif isinstance(value, np.ndarray) and value.dtype.fields:
+        yield value.dtype
 
 
 class Caller:

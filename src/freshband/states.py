@@ -155,8 +155,13 @@ def record(**fields: float) -> np.ndarray:
     >>> clock["rounds"].tolist(), clock.dtype.names
     ([2], ('rounds', 'rate'))
     """
-    kinds = [(name, np.result_type(np.int64, type(value))) for name, value in fields.items()]
-    return np.array([tuple(fields.values())], dtype=kinds)
+    kinds = tuple((name, type(value)) for name, value in fields.items())
+    return np.array([tuple(fields.values())], dtype=_record_type(kinds))
+
+
+@functools.cache
+def _record_type(kinds: tuple[tuple[str, type], ...]) -> np.dtype[np.void]:
+    return np.dtype([(name, np.result_type(np.int64, kind)) for name, kind in kinds])
 
 
 def _arrays(state: tuple[Any, ...], prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
