@@ -19,7 +19,7 @@ from tests.simulation.refusing import refused
 
 @pytest.fixture
 def _uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("plan", "observe"):
+    for name in ("plan", "observe", "observe_late"):
         entry = getattr(coordinator, name)
         monkeypatch.setattr(coordinator, name, getattr(entry, "py_func", entry))
 

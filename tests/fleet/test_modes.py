@@ -19,7 +19,7 @@ ROUNDS = 14
 @pytest.fixture(autouse=True)
 def _uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Play the sources: compiled code is held against them elsewhere."""
-    for name in ("plan", "observe"):
+    for name in ("plan", "observe", "observe_late"):
         entry = getattr(coordinator, name)
         monkeypatch.setattr(coordinator, name, getattr(entry, "py_func", entry))
 

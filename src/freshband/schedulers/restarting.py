@@ -21,13 +21,16 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, field_validator
 
 from freshband._jit import kernel
 from freshband.detectors.base import forget, forget_all, push, since_change
-from freshband.errors import ParameterError
+from freshband.errors import ParameterError, nearest
+from freshband.parameters import Parameters
 from freshband.ranking import draw_to_front, take_available, take_best
 from freshband.schedulers.base import (
     means,
+    registry,
     score,
     select,
     select_available,
@@ -35,10 +38,10 @@ from freshband.schedulers.base import (
     update_late,
 )
 from freshband.schedulers.counts import absorb, absorb_late, clear, clear_all, keep
-from freshband.schedulers.index import evaluate, write_key
+from freshband.schedulers.index import Index, evaluate, write_key
 from freshband.states import FIXED, ORDER, between, declare, record
 
-__all__ = ["restart_on_change"]
+__all__ = ["Restarting", "restart_on_change"]
 
 _RESTARTS = ("global", "local", "localised")
 _GLOBAL, _LOCAL, _LOCALISED = range(3)
@@ -102,6 +105,35 @@ def restart_on_change(
         option=record(restart=_RESTARTS.index(restart), random_fill=random_fill),
         deck=np.arange(len(index.values)),
     )
+
+
+class Restarting(Parameters):
+    """Hyper-parameters of every policy made of an index, a detector and restarts."""
+
+    index: str = "ucb"
+    index_c: float = Field(default=1.5, gt=0)
+    channel_key: Literal["mean", "index"] = "mean"
+
+    @field_validator("index")
+    @classmethod
+    def _check_index(cls, index: str) -> str:
+        known = ["ucb", *(name for name in registry if issubclass(registry[name], Index))]
+        if index not in known:
+            raise ValueError(
+                f"index must be the name of an index policy, got {index!r}; "
+                + nearest(index, known)
+            )
+        return index
+
+    def start_index(
+        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
+    ) -> Any:
+        """Allocate the state of the index."""
+        options: dict[str, Any] = {"channel_key": self.channel_key}
+        if self.index == "ucb":
+            options["index_c"] = self.index_c
+        kind = registry["cucb" if self.index == "ucb" else self.index]
+        return kind(**options).start(n_clients, n_channels, rng, horizon)
 
 
 @kernel
