@@ -11,6 +11,7 @@ from freshband import Coordinator, coordinator
 from freshband._policy import parse_policy
 from freshband.errors import ParameterError
 from freshband.matching.base import registry as matchings
+from freshband.schedulers._aoi_aware import AoIAwareState
 from tests.playing import LEARNERS, SCHEDULERS, every_learner, ours
 
 ROUNDS = 14
@@ -56,7 +57,7 @@ def play(policy: str, seed: int, **options: Any) -> Coordinator:
         assert available is None or available[used].all()
         here = n_clients if present is None else present.sum()
         offered = n_channels if available is None else available.sum()
-        if this.policy.aware is None:
+        if not isinstance(this.scheduler, AoIAwareState):  # it may take what is missing
             assert len(used) == min(here, offered, cap or n_channels)
         if t % 4:  # or nothing is observed before the next plan
             this.observe(np.where(rng.random(n_clients) < 0.3, -1, fate[t]))
@@ -114,5 +115,5 @@ def test_late_outcomes_are_learnt(policy: str) -> None:
     if policy.startswith("m-exp3"):  # a set's reward is known only if all its outcomes are
         assert told.tolist() == [0.5] * 3
         return
-    assert told[1] < 0.3
+    assert told[1] < 0.34  # after one loss, with a uniform prior, 1/3
     assert (told[[0, 2]] > 0.8).all()
