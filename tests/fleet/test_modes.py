@@ -57,7 +57,7 @@ def play(policy: str, seed: int, **options: Any) -> Coordinator:
         assert available is None or available[used].all()
         here = n_clients if present is None else present.sum()
         offered = n_channels if available is None else available.sum()
-        if not isinstance(this.scheduler, AoIAwareState):  # it may take what is missing
+        if not isinstance(this._scheduler, AoIAwareState):  # it may take what is missing
             assert len(used) == min(here, offered, cap or n_channels)
         if t % 4:  # or nothing is observed before the next plan
             this.observe(np.where(rng.random(n_clients) < 0.3, -1, fate[t]))

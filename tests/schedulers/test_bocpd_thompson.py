@@ -85,10 +85,10 @@ def test_draws_are_from_the_mixture() -> None:
 
 
 def test_few_beginnings_keep_the_likely_ones() -> None:
-    few, many = start(beginnings=4, hazard=0.01), start(beginnings=128, hazard=0.01)
+    few, many = start(beginnings=8, hazard=0.01), start(beginnings=128, hazard=0.01)
     rng = np.random.default_rng(0)
     for t in range(1, 120):
         heard = {0: int(rng.random() < (0.9 if t < 60 else 0.1))}
         hear(few, t, heard)
         hear(many, t, heard)
-    assert told(few)[0] == pytest.approx(told(many)[0], abs=0.03)
+    assert told(few)[0] == pytest.approx(told(many)[0], abs=0.05)
