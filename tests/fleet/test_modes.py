@@ -7,12 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from freshband import Coordinator, coordinator
+from freshband import Coordinator
 from freshband._policy import parse_policy
 from freshband.errors import ParameterError
 from freshband.matching.base import registry as matchings
 from freshband.schedulers._aoi_aware import AoIAwareState
-from tests.playing import LEARNERS, SCHEDULERS, every_learner, ours
+from tests.playing import (
+    LEARNERS,
+    SCHEDULERS,
+    every_learner,
+    interpret_coordinator,
+    ours,
+)
 
 ROUNDS = 14
 
@@ -20,9 +26,7 @@ ROUNDS = 14
 @pytest.fixture(autouse=True)
 def _uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Play the sources: compiled code is held against them elsewhere."""
-    for name in ("plan", "observe", "observe_late"):
-        entry = getattr(coordinator, name)
-        monkeypatch.setattr(coordinator, name, getattr(entry, "py_func", entry))
+    interpret_coordinator(monkeypatch)
 
 
 def play(policy: str, seed: int, **options: Any) -> Coordinator:

@@ -74,6 +74,8 @@ class Cucb(Ucb, IndexParameters):
 
     Notes
     -----
+    Assumes that nothing changes.
+
     **Deviations.** None from (30). The paper ranks by UCB, which puts the least known channel
     first; the mean is better for age matching, so it is the default.
 

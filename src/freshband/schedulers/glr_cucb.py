@@ -53,6 +53,8 @@ class GlrCucb(Restarting):
 
     Notes
     -----
+    Assumes long segments, at the ends of which all channels may change.
+
     The preset ``paper`` is the printed algorithm. The preset ``fresh`` is the strongest known: a
     narrower bonus, a detector that accepts more false alarms to raise true ones earlier, and a
     changed channel that keeps its outcomes since the change.

@@ -8,17 +8,16 @@ from typing import Annotated, ClassVar, Literal, final
 import numpy as np
 from pydantic import Field
 
-from freshband.parameters import Parameters
 from freshband.schedulers.base import Presets, _needed_horizon, register
 from freshband.schedulers.glr_cucb import GlrCucb
-from freshband.schedulers.restarting import _RestartingState
+from freshband.schedulers.restarting import Restarting, _RestartingState
 
 __all__ = ["GlrKlucb"]
 
 
 @register("glr-klucb")
 @final
-class GlrKlucb(Parameters):
+class GlrKlucb(Restarting):
     """kl-UCB that restarts when the GLR test finds a change (GLR-klUCB), locally or globally.
 
     It is `glr-cucb` with the index of `kl-ucb`, the threshold `ln(3 n^1.5 / δ)` and, by default,
@@ -36,8 +35,10 @@ class GlrKlucb(Parameters):
         `0.05 sqrt(N S ln T / T)` with local restarts; ``anytime`` as in `glr-cucb`.
     n_segments : int >= 2, default 6
         The number of stationary segments assumed by ``paper``.
-    channel_key : as in `glr-cucb`
-        How the chosen channels are ranked.
+    index : str, default "kl-ucb"
+        The index played between changes, as in `glr-cucb`.
+    index_c, channel_key : as in `glr-cucb`
+        The width of the bonus, only with ``index="ucb"``, and how the chosen channels are ranked.
 
     Notes
     -----
@@ -70,11 +71,11 @@ class GlrKlucb(Parameters):
         "paper": {"delta": "paper", "alpha": "paper"},
     }
 
+    index: str = "kl-ucb"
     restart: Literal["local", "global"] = "local"
     delta: Annotated[float, Field(gt=0, lt=1)] | Literal["paper"] = 0.001
     alpha: Annotated[float, Field(ge=0, le=1)] | Literal["paper", "anytime"] = "anytime"
     n_segments: int = Field(default=6, ge=2)
-    channel_key: Literal["mean", "index"] = "mean"
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
@@ -89,7 +90,8 @@ class GlrKlucb(Parameters):
             rounds = _needed_horizon(horizon, "glr-klucb with alpha='paper'")
             alpha = min(1.0, 0.05 * math.sqrt(changes * math.log(rounds) / rounds))
         same = GlrCucb(
-            index="kl-ucb",
+            index=self.index,
+            index_c=self.index_c,
             threshold="besson",
             restart=self.restart,
             delta=delta,

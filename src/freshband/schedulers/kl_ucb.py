@@ -91,6 +91,8 @@ class KlUcb(IndexParameters):
 
     Notes
     -----
+    Assumes that nothing changes.
+
     **Deviations.** Not in the paper, which uses the index of `cucb`.
 
     Examples

@@ -38,7 +38,7 @@ from freshband.schedulers.base import (
     update_late,
 )
 from freshband.schedulers.counts import absorb, absorb_late, clear, clear_all, keep
-from freshband.schedulers.index import Index, evaluate, write_key
+from freshband.schedulers.index import evaluate, write_key
 from freshband.states import FIXED, ORDER, between, declare, record
 
 __all__ = ["Restarting", "restart_on_change"]
@@ -117,7 +117,12 @@ class Restarting(Parameters):
     @field_validator("index")
     @classmethod
     def _check_index(cls, index: str) -> str:
-        known = ["ucb", *(name for name in registry if issubclass(registry[name], Index))]
+        kinds = {name: registry[name] for name in registry}
+        known = ["ucb"] + [
+            name
+            for name, kind in kinds.items()
+            if "channel_key" in kind.model_fields and not issubclass(kind, Restarting)
+        ]
         if index not in known:
             raise ValueError(
                 f"index must be the name of an index policy, got {index!r}; "
