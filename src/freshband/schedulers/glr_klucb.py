@@ -83,7 +83,7 @@ class GlrKlucb(Restarting):
         """Allocate the state."""
         delta, alpha = self.delta, self.alpha
         changes = (self.n_segments - 1) * (n_channels if self.restart == "local" else 1)
-        if delta == "paper":
+        if isinstance(delta, str):
             rounds = _needed_horizon(horizon, "glr-klucb with delta='paper'")
             delta = min(0.5, 1.0 / math.sqrt(changes * rounds))
         if alpha == "paper":
