@@ -16,21 +16,14 @@ from pydantic import Field
 
 from freshband._jit import cold, kernel
 from freshband.parameters import Parameters
-from freshband.ranking import take_available, take_best
-from freshband.schedulers.base import (
-    means,
-    ranks_by_means,
-    register,
-    select,
-    select_available,
-    update,
-    update_late,
-)
+from freshband.schedulers.base import means, ranks_by_means, register, update, update_late
+from freshband.schedulers.index import evaluate, plays_largest
 from freshband.states import FIXED, between, declare
 
 __all__ = ["BocpdThompson"]
 
 
+@plays_largest
 @ranks_by_means
 class _SegmentsState(NamedTuple):
     """Weights of K beginnings for G groups of channels: one each, or one for all N."""
@@ -77,30 +70,15 @@ def _draw_beginning(state: Any, group: int, t: int, rng: Any) -> int:
     return len(weight) - 1
 
 
-@cold
-def _draw(state: Any, t: int, rng: Any) -> None:
+@evaluate.register(_SegmentsState)
+def _evaluate(index: _SegmentsState, elapsed: int, rng: Any) -> None:
     k = -1
-    for channel in range(len(state.values)):
-        if channel < len(state.last):  # of this channel's group, which may be that of all
-            k = _draw_beginning(state, channel, t, rng)
-        wins = state.wins[channel, k] if k >= 0 else 0.0
-        tries = state.tries[channel, k] if k >= 0 else 0.0
-        state.values[channel] = rng.beta(1.0 + wins, 1.0 + tries - wins)
-
-
-@select.register(_SegmentsState)
-def _select(scheduler: _SegmentsState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
-    _draw(scheduler, t, rng)
-    take_best(scheduler.values, t, chosen)
-
-
-@select_available.register(_SegmentsState)
-def _select_available(
-    scheduler: _SegmentsState, t: int, ages: Any, rng: Any, available: Any, scores: Any, chosen: Any
-) -> bool:
-    _draw(scheduler, t, rng)
-    take_available(scheduler.values, t, available, chosen)
-    return True
+    for channel in range(len(index.values)):
+        if channel < len(index.last):  # of this channel's group, which may be that of all
+            k = _draw_beginning(index, channel, elapsed, rng)
+        wins = index.wins[channel, k] if k >= 0 else 0.0
+        tries = index.tries[channel, k] if k >= 0 else 0.0
+        index.values[channel] = rng.beta(1.0 + wins, 1.0 + tries - wins)
 
 
 @means.register(_SegmentsState)

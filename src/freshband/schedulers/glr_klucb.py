@@ -81,9 +81,11 @@ class GlrKlucb(Restarting):
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
     ) -> _RestartingState:
         """Allocate the state."""
-        delta, alpha = self.delta, self.alpha
+        alpha = self.alpha
         changes = (self.n_segments - 1) * (n_channels if self.restart == "local" else 1)
-        if isinstance(delta, str):
+        if self.delta != "paper":
+            delta = self.delta
+        else:
             rounds = _needed_horizon(horizon, "glr-klucb with delta='paper'")
             delta = min(0.5, 1.0 / math.sqrt(changes * rounds))
         if alpha == "paper":

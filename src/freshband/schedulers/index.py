@@ -17,7 +17,14 @@ from freshband.ranking import take_available, take_best
 from freshband.schedulers.base import _StateType, score, select, select_available
 from freshband.schedulers.counts import learns_means, start_counts
 
-__all__ = ["Index", "IndexParameters", "evaluate", "plays_largest_index", "write_key"]
+__all__ = [
+    "Index",
+    "IndexParameters",
+    "evaluate",
+    "plays_largest",
+    "plays_largest_index",
+    "write_key",
+]
 
 _KEYS = ("mean", "index")  # ranking key of the chosen channels: (31) or (30)
 
@@ -73,9 +80,8 @@ def write_key(index: Any, scores: Any) -> None:
         scores[0, channel] = values[channel]
 
 
-def plays_largest_index(state_type: _StateType) -> _StateType:
-    """Give an index state the verbs of a scheduler (class decorator)."""
-    learns_means(state_type)
+def plays_largest(state_type: _StateType) -> _StateType:
+    """Let a state that registers `evaluate` play the largest values (class decorator)."""
 
     @select.register(state_type)
     def _select(scheduler: Any, t: int, ages: Any, rng: Any, chosen: Any) -> None:
@@ -89,6 +95,14 @@ def plays_largest_index(state_type: _StateType) -> _StateType:
         evaluate(scheduler, t, rng)
         take_available(scheduler.values, t, available, chosen)
         return True
+
+    return state_type
+
+
+def plays_largest_index(state_type: _StateType) -> _StateType:
+    """Give an index state the verbs of a scheduler (class decorator)."""
+    learns_means(state_type)
+    plays_largest(state_type)
 
     @score.register(state_type)
     def _score(scheduler: Any, t: int, scores: Any) -> None:
