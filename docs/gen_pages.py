@@ -36,6 +36,7 @@ class Kind:
     module: str
     intro: str
     usage: str
+    told: tuple[str, ...] = ()  # further columns of the table, see TOLD
 
 
 KINDS = (
@@ -46,6 +47,7 @@ KINDS = (
         intro="A scheduler decides which channels are used in a round, and learns from the "
         "outcomes. [How to choose a scheduler](../choosing.md) compares them.",
         usage="freshband simulate --channels piecewise --policies {name} --clients 2",
+        told=("assumes", "reference"),
     ),
     Kind(
         folder="channels",
@@ -98,14 +100,35 @@ def first_line(docstring: str | None) -> str:
     return (docstring or "").strip().partition("\n")[0].replace("|", "\\|")
 
 
+def assumption(text: str) -> str:
+    """Return what a docstring says that its thing assumes, up to the end of the sentence."""
+    found = re.search(r"\bAssumes (.+?)[.:;](?=\s)", " ".join(text.split()))
+    return found.group(1).replace("|", "\\|") if found else ""
+
+
+def references(text: str) -> str:
+    """Return the references of a docstring in one line."""
+    return " ".join(text.partition("References\n----------\n")[2].split()).replace("|", "\\|")
+
+
+TOLD = {"assumes": assumption, "reference": references}
+
+
 def write_kind(kind: Kind) -> set[str]:
     """Write the pages and the table of one kind; return the modules they cover."""
     registry = importlib.import_module(kind.module).registry
-    table = ["| name | what it is |", "| --- | --- |"]
+    head = ["name", "what it is", *kind.told]
+    table = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
     covered = set()
     for name in registry:
         thing = registry[name]
-        table.append(f"| [`{name}`]({name}.md) | {first_line(inspect.getdoc(thing))} |")
+        text = inspect.getdoc(thing) or ""
+        cells = [
+            f"[`{name}`]({name}.md)",
+            first_line(text),
+            *(TOLD[what](text) for what in kind.told),
+        ]
+        table.append(f"| {' | '.join(cells)} |")
         owner = thing if hasattr(thing, "__qualname__") else type(thing)
         covered.add(owner.__module__)
         write(

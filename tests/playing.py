@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from freshband import coordinator as coordinating
 from freshband._lending import Caller
 from freshband._policy import parse_policy
 from freshband._rounds import Desk, open_desk
@@ -27,7 +28,7 @@ from freshband.schedulers.base import registry as scheduler_registry
 from freshband.simulation._fleet_loop import run_fleet_block
 from freshband.simulation._loop import Tally, open_tally, run_block
 from freshband.simulation._players import Game, _FleetPlayer
-from freshband.states import _arrays, reserve
+from freshband.states import _arrays, _nested, reserve
 
 
 def ours(registry: Any) -> list[str]:
@@ -53,8 +54,26 @@ POLICIES = [*(policy for name in SCHEDULERS for policy in presets(name)), *AWARE
 LEARNERS = [policy for policy in POLICIES if not parse_policy(policy).scheduler.sees_channels]
 PLAIN: Callable[..., None] = getattr(run_block, "py_func", run_block)  # the source, not compiled
 
+
+def _kinds(policy: str) -> list[str]:
+    """The types of a policy's states, the outermost of the scheduler first."""
+    states = parse_policy(policy).start(CLIENTS, CHANNELS, np.random.default_rng(0), ROUNDS)
+    return [type(part).__name__ for state in states for part in _nested(state)]
+
+
+def _first_of_each(policies: Sequence[str], kind: Callable[[str], object]) -> list[str]:
+    return list({kind(policy): policy for policy in reversed(policies)}.values())[::-1]
+
+
+# Where the code is all that matters, policies with the same states are one.
+KINDS = _first_of_each(LEARNERS, lambda policy: tuple(_kinds(policy)))
+# The coordinator's entry points are compiled once per outermost state: what is inside has been
+# compiled and compared in the loop.
+COMPILED = _first_of_each(LEARNERS, lambda policy: _kinds(policy)[0])
+
 every_policy = pytest.mark.parametrize("policy", POLICIES)
 every_learner = pytest.mark.parametrize("policy", LEARNERS)
+every_kind = pytest.mark.parametrize("policy", KINDS)
 
 
 class Run(NamedTuple):
@@ -142,6 +161,13 @@ def assert_fleet_steps_are_the_same(policy: str, folder: Path, rounds: int = ROU
     assert_same_arrays({path: held[path] for path in expected}, expected)
     assert header["rng"] == fused.rng.bit_generator.state
     np.testing.assert_array_equal(coordinator.ages, rounds - fused.truth.last + 1)
+
+
+def interpret_coordinator(patch: pytest.MonkeyPatch) -> None:
+    """Let coordinators play the sources, not what is compiled of them."""
+    for name in ("plan", "observe", "observe_late"):
+        entry = getattr(coordinating, name)
+        patch.setattr(coordinating, name, getattr(entry, "py_func", entry))
 
 
 def next_plan(coordinator: Coordinator) -> Any:

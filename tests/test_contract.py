@@ -26,6 +26,7 @@ from freshband.states import _arrays
 from tests.playing import (
     CHANNELS,
     CLIENTS,
+    COMPILED,
     LEARNERS,
     PLAIN,
     ROOM,
@@ -34,8 +35,9 @@ from tests.playing import (
     assert_same_arrays,
     assert_same_run,
     draw,
-    every_learner,
+    every_kind,
     every_policy,
+    interpret_coordinator,
     next_plan,
     ours,
     play,
@@ -43,6 +45,15 @@ from tests.playing import (
     saved,
     step,
 )
+
+
+@pytest.fixture(autouse=True)
+def _compiled_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    called = getattr(request.node, "callspec", None)
+    policy = called.params.get("policy", COMPILED[0]) if called else COMPILED[0]
+    if policy in LEARNERS and policy not in COMPILED:
+        interpret_coordinator(monkeypatch)
+
 
 # --------------------------------------------------------------- fused = stepwise = not compiled
 
@@ -192,7 +203,7 @@ def test_an_oracle_follows_its_channels_wherever_they_are(policy: str) -> None:
 # -------------------------------------------------------------------------------- save and load
 
 
-@every_learner
+@every_kind
 @pytest.mark.parametrize("in_the_middle", [False, True], ids=["between", "mid-round"])
 def test_a_saved_run_continues_identically(
     policy: str, in_the_middle: bool, tmp_path: Path

@@ -21,11 +21,13 @@ from freshband.schedulers.base import registry as schedulers
 from freshband.schedulers.glr_cucb import GlrCucb
 from tests.simulation.refusing import refused
 
+UNUSUAL = {"random": "random", "round-robin": "rotate"}  # matchings of schedulers by default
+
 
 @pytest.mark.parametrize(
     ("text", "matching"),
     [
-        *((name, "random" if name == "random" else "age") for name in schedulers.names()),
+        *((name, UNUSUAL.get(name, "age")) for name in schedulers.names()),
         ("glr-cucb:paper", "rotate"),
         ("m-exp3:paper", "rotate"),
         ("glr-cucb:default", "age"),

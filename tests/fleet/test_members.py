@@ -11,17 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from freshband import Coordinator, coordinator
+from freshband import Coordinator
 from freshband.errors import ParameterError
-from tests.playing import every_learner
+from tests.playing import every_learner, interpret_coordinator
 from tests.simulation.refusing import refused
 
 
 @pytest.fixture
 def _uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("plan", "observe"):
-        entry = getattr(coordinator, name)
-        monkeypatch.setattr(coordinator, name, getattr(entry, "py_func", entry))
+    interpret_coordinator(monkeypatch)
 
 
 def go_on(this: Coordinator, rounds: int) -> list[Any]:

@@ -7,11 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from freshband import Coordinator, coordinator
+from freshband import Coordinator
 from freshband._policy import parse_policy
 from freshband.errors import ParameterError
 from freshband.matching.base import registry as matchings
-from tests.playing import LEARNERS, SCHEDULERS, every_learner, ours
+from freshband.schedulers._aoi_aware import AoIAwareState
+from tests.playing import (
+    LEARNERS,
+    SCHEDULERS,
+    every_learner,
+    interpret_coordinator,
+    ours,
+)
 
 ROUNDS = 14
 
@@ -19,9 +26,7 @@ ROUNDS = 14
 @pytest.fixture(autouse=True)
 def _uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Play the sources: compiled code is held against them elsewhere."""
-    for name in ("plan", "observe"):
-        entry = getattr(coordinator, name)
-        monkeypatch.setattr(coordinator, name, getattr(entry, "py_func", entry))
+    interpret_coordinator(monkeypatch)
 
 
 def play(policy: str, seed: int, **options: Any) -> Coordinator:
@@ -56,7 +61,7 @@ def play(policy: str, seed: int, **options: Any) -> Coordinator:
         assert available is None or available[used].all()
         here = n_clients if present is None else present.sum()
         offered = n_channels if available is None else available.sum()
-        if this.policy.aware is None:
+        if not isinstance(this._scheduler, AoIAwareState):  # it may take what is missing
             assert len(used) == min(here, offered, cap or n_channels)
         if t % 4:  # or nothing is observed before the next plan
             this.observe(np.where(rng.random(n_clients) < 0.3, -1, fate[t]))
@@ -114,5 +119,5 @@ def test_late_outcomes_are_learnt(policy: str) -> None:
     if policy.startswith("m-exp3"):  # a set's reward is known only if all its outcomes are
         assert told.tolist() == [0.5] * 3
         return
-    assert told[1] < 0.3
+    assert told[1] < 0.34  # after one loss, with a uniform prior, 1/3
     assert (told[[0, 2]] > 0.8).all()

@@ -5,11 +5,13 @@ A detector's state watches ``n_channels`` independent streams of acknowledgement
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from freshband._jit import verb
 
-__all__ = ["forget", "forget_all", "push", "since_change"]
+__all__ = ["forget", "forget_all", "forgets_one_by_one", "push", "since_change"]
+
+_StateType = TypeVar("_StateType", bound=type)
 
 
 @verb
@@ -35,3 +37,14 @@ def forget(detector: Any, channel: int) -> None:
 @verb
 def forget_all(detector: Any) -> None:
     """Restart every channel's stream."""
+
+
+def forgets_one_by_one(state_type: _StateType) -> _StateType:
+    """Let a state with a row per channel in ``book`` forget all of them in turn (decorator)."""
+
+    @forget_all.register(state_type)
+    def _forget_all(detector: Any) -> None:
+        for channel in range(len(detector.book)):
+            forget(detector, channel)
+
+    return state_type

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from freshband._jit import cold, kernel
-from freshband.detectors.base import forget, forget_all, push, since_change
+from freshband.detectors.base import forget, forgets_one_by_one, push, since_change
 from freshband.parameters import Parameters
 from freshband.states import (
     FIXED,
@@ -62,6 +62,7 @@ _BOOK = np.dtype(  # the state of the test for one stream
 _VERTEX = np.dtype([("s", np.int64), ("ones", np.int64), ("fit", np.float64)])  # s, S_s, l(S_s, s)
 
 
+@forgets_one_by_one
 class _GlrState(NamedTuple):
     """The state of the test for N streams; H is the room for hull vertices."""
 
@@ -380,9 +381,3 @@ def _forget(detector: _GlrState, channel: int) -> None:
     book["size"][1] = 0
     book["patience"] = 0.0
     book["statistic"] = 0.0
-
-
-@forget_all.register(_GlrState)
-def _forget_all(detector: _GlrState) -> None:
-    for channel in range(len(detector.book)):
-        forget(detector, channel)

@@ -43,6 +43,8 @@ class Bayes(Parameters):
 
     Notes
     -----
+    Assumes segments of constant rates, or outcomes that depend on those before, and learns which.
+
     **Deviations.** Not in the paper. Ranks by posterior mean where the paper ranks by (31).
 
     **Guarantee.** A client that was not heard for so long that the forecasts cannot be right makes

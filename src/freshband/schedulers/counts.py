@@ -24,6 +24,7 @@ __all__ = [
     "clear_all",
     "keep",
     "learns_means",
+    "rounds_counted",
     "start_counts",
 ]
 
@@ -81,6 +82,18 @@ def _refresh(counts: Any, channel: int) -> None:
         counts.width[channel] = 1.0 / math.sqrt(pulls)
     else:
         clear(counts, channel)
+
+
+@kernel
+def rounds_counted(counts: Any, elapsed: int) -> float:
+    """Return how many of the last rounds count: all, those in the window, or their discounts."""
+    rounds = float(elapsed)
+    if len(counts.ring_outcome) > 0:
+        rounds = min(rounds, float(len(counts.ring_outcome)))
+    discount = counts.discount[0]
+    if discount < 1.0:
+        rounds = (1.0 - math.pow(discount, rounds)) / (1.0 - discount)
+    return rounds
 
 
 @kernel

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal, final
+from typing import Annotated, ClassVar, Literal, final
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from freshband.detectors.glr import Glr
-from freshband.errors import nearest
-from freshband.parameters import Parameters
-from freshband.schedulers.base import Matchings, Presets, _needed_horizon, register, registry
-from freshband.schedulers.restarting import _RestartingState, restart_on_change
+from freshband.schedulers.base import Matchings, Presets, _needed_horizon, register
+from freshband.schedulers.restarting import Restarting, _RestartingState, restart_on_change
 
 __all__ = ["GlrCucb"]
 
 
 @register("glr-cucb")
 @final
-class GlrCucb(Parameters):
+class GlrCucb(Restarting):
     """UCB with an exact change detector and restarts, Algorithm 2 (GLR-CUCB).
 
     Plays the M largest of `mean_k + sqrt(c ln(t-τ) / D_k)` (equation (30)), sweeps through all
@@ -55,6 +53,8 @@ class GlrCucb(Parameters):
 
     Notes
     -----
+    Assumes long segments, at the ends of which all channels may change.
+
     The preset ``paper`` is the printed algorithm. The preset ``fresh`` is the strongest known: a
     narrower bonus, a detector that accepts more false alarms to raise true ones earlier, and a
     changed channel that keeps its outcomes since the change.
@@ -87,9 +87,6 @@ class GlrCucb(Parameters):
     }
     matchings: ClassVar[Matchings] = {"paper": "rotate"}
 
-    index: str = "ucb"
-    index_c: float = Field(default=1.5, gt=0)
-    channel_key: Literal["mean", "index"] = "mean"
     delta: float = Field(default=0.001, gt=0, lt=1)
     threshold: Literal["paper", "besson", "kaufmann", "lai"] = "paper"
     alpha: Annotated[float, Field(ge=0, le=1)] | Literal["paper", "besson", "anytime"] = "anytime"
@@ -98,28 +95,12 @@ class GlrCucb(Parameters):
     explore_fill: Literal["index", "random"] = "index"
     restart: Literal["global", "local", "localised"] = "global"
 
-    @field_validator("index")
-    @classmethod
-    def _check_index(cls, index: str) -> str:
-        indices = [name for name in registry if "channel_key" in registry[name].model_fields]
-        known = ["ucb", *(name for name in indices if name != "glr-cucb")]
-        if index not in known:
-            raise ValueError(
-                f"index must be the name of an index policy, got {index!r}; "
-                + nearest(index, known)
-            )
-        return index
-
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
     ) -> _RestartingState:
         """Allocate the state."""
-        options: dict[str, Any] = {"channel_key": self.channel_key}
-        if self.index == "ucb":
-            options["index_c"] = self.index_c
-        kind = registry["cucb" if self.index == "ucb" else self.index]
         return restart_on_change(
-            kind(**options).start(n_clients, n_channels, rng, horizon),
+            self.start_index(n_clients, n_channels, rng, horizon),
             Glr(delta=self.delta, threshold=self.threshold).start(n_channels),
             alpha=self._rate(n_channels, horizon),
             grows=self.alpha_schedule == "sqrt_episode",

@@ -17,34 +17,54 @@ from freshband.ranking import take_available, take_best
 from freshband.schedulers.base import _StateType, score, select, select_available
 from freshband.schedulers.counts import learns_means, start_counts
 
-__all__ = ["IndexParameters", "evaluate", "plays_largest_index", "write_key"]
+__all__ = [
+    "Index",
+    "IndexParameters",
+    "evaluate",
+    "plays_largest",
+    "plays_largest_index",
+    "write_key",
+]
 
 _KEYS = ("mean", "index")  # ranking key of the chosen channels: (31) or (30)
 
 
-class IndexParameters(Parameters):
+class Index(Parameters):
     """Hyper-parameters of every index policy."""
 
     state_type: ClassVar[type]  # with the fields ``counts``, ``values``, ``key`` and `own_arrays`
 
     channel_key: Literal["mean", "index"] = "mean"
-    mean_window: int | None = Field(default=None, ge=1)
-    discount: float | None = Field(default=None, gt=0, lt=1)
 
     def own_arrays(self) -> dict[str, Any]:
         """Return further fields of the state."""
         return {}
+
+    def memory(self, horizon: int | None) -> tuple[int | None, float | None]:
+        """Return how much of the past counts: a window or None, and a discount or None."""
+        return None, None
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
     ) -> Any:
         """Allocate the state."""
         return self.state_type(
-            counts=start_counts(n_clients, n_channels, self.mean_window, self.discount),
+            counts=start_counts(n_clients, n_channels, *self.memory(horizon)),
             values=np.zeros(n_channels),
             key=np.array([_KEYS.index(self.channel_key)], np.int64),
             **self.own_arrays(),
         )
+
+
+class IndexParameters(Index):
+    """Hyper-parameters of an index policy that may also forget, by a window or a discount."""
+
+    mean_window: int | None = Field(default=None, ge=1)
+    discount: float | None = Field(default=None, gt=0, lt=1)
+
+    def memory(self, horizon: int | None) -> tuple[int | None, float | None]:
+        """Return the window and the discount."""
+        return self.mean_window, self.discount
 
 
 @verb
@@ -60,9 +80,8 @@ def write_key(index: Any, scores: Any) -> None:
         scores[0, channel] = values[channel]
 
 
-def plays_largest_index(state_type: _StateType) -> _StateType:
-    """Give an index state the verbs of a scheduler (class decorator)."""
-    learns_means(state_type)
+def plays_largest(state_type: _StateType) -> _StateType:
+    """Let a state that registers `evaluate` play the largest values (class decorator)."""
 
     @select.register(state_type)
     def _select(scheduler: Any, t: int, ages: Any, rng: Any, chosen: Any) -> None:
@@ -76,6 +95,14 @@ def plays_largest_index(state_type: _StateType) -> _StateType:
         evaluate(scheduler, t, rng)
         take_available(scheduler.values, t, available, chosen)
         return True
+
+    return state_type
+
+
+def plays_largest_index(state_type: _StateType) -> _StateType:
+    """Give an index state the verbs of a scheduler (class decorator)."""
+    learns_means(state_type)
+    plays_largest(state_type)
 
     @score.register(state_type)
     def _score(scheduler: Any, t: int, scores: Any) -> None:

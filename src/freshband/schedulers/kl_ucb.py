@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from freshband._jit import kernel
 from freshband.schedulers.base import register
-from freshband.schedulers.counts import Counts
+from freshband.schedulers.counts import Counts, rounds_counted
 from freshband.schedulers.index import IndexParameters, evaluate, plays_largest_index
 from freshband.states import FIXED, declare
 
@@ -66,8 +66,8 @@ def _kl_upper_bound(p: float, budget: float) -> float:
 
 @evaluate.register(_KlUcbState)
 def _evaluate(index: _KlUcbState, elapsed: int, rng: Any) -> None:
-    log_elapsed = math.log(elapsed)
     counts = index.counts
+    log_elapsed = math.log(rounds_counted(counts, elapsed))
     for channel in range(len(index.values)):
         pulls = counts.pulls[channel]
         if pulls > 0.0:
@@ -91,6 +91,8 @@ class KlUcb(IndexParameters):
 
     Notes
     -----
+    Assumes that nothing changes.
+
     **Deviations.** Not in the paper, which uses the index of `cucb`.
 
     Examples

@@ -245,6 +245,8 @@ class MExp3(Parameters):
 
     Notes
     -----
+    Assumes nothing of the channels except that they do not react to the choice.
+
     **Deviations** (erratum E12). The preset ``paper`` has only (3), (4) and (7). (1) With constant
     γ = 0.5 half of all draws remain uniform, so regret is linear; the default γ falls as
     `1/sqrt(t)`. (2) The proof needs rewards in [0, 1]: the default divides by M. (3) A draw that

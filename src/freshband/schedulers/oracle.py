@@ -127,6 +127,8 @@ class Oracle(Parameters):
 
     Notes
     -----
+    Assumes that it is shown the channels.
+
     **Deviations.** The paper names all three in different places, and against the instantaneous
     state every policy has linear regret; `mean` is the default. Oracles run in simulation only.
 

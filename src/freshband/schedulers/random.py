@@ -63,6 +63,8 @@ class RandomScheduler(Parameters):
 
     Notes
     -----
+    Assumes nothing.
+
     **Deviations.** None.
 
     Examples

@@ -21,13 +21,16 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, field_validator
 
 from freshband._jit import kernel
 from freshband.detectors.base import forget, forget_all, push, since_change
-from freshband.errors import ParameterError
+from freshband.errors import ParameterError, nearest
+from freshband.parameters import Parameters
 from freshband.ranking import draw_to_front, take_available, take_best
 from freshband.schedulers.base import (
     means,
+    registry,
     score,
     select,
     select_available,
@@ -38,7 +41,7 @@ from freshband.schedulers.counts import absorb, absorb_late, clear, clear_all, k
 from freshband.schedulers.index import evaluate, write_key
 from freshband.states import FIXED, ORDER, between, declare, record
 
-__all__ = ["restart_on_change"]
+__all__ = ["Restarting", "restart_on_change"]
 
 _RESTARTS = ("global", "local", "localised")
 _GLOBAL, _LOCAL, _LOCALISED = range(3)
@@ -88,7 +91,7 @@ def restart_on_change(
     number of episodes; ``falls``: it falls as `sqrt(ln x / x)`, x rounds after the last restart.
     ``restart`` and ``random_fill`` are options of `glr-cucb`.
     """
-    if not evaluate.knows(type(index)):
+    if not evaluate.knows(type(index)) or not hasattr(index, "counts"):
         raise ParameterError(
             "index must be the state of an index policy, such as that of cucb, kl-ucb or "
             f"thompson, got {type(index).__name__}"
@@ -102,6 +105,40 @@ def restart_on_change(
         option=record(restart=_RESTARTS.index(restart), random_fill=random_fill),
         deck=np.arange(len(index.values)),
     )
+
+
+class Restarting(Parameters):
+    """Hyper-parameters of every policy made of an index, a detector and restarts."""
+
+    index: str = "ucb"
+    index_c: float = Field(default=1.5, gt=0)
+    channel_key: Literal["mean", "index"] = "mean"
+
+    @field_validator("index")
+    @classmethod
+    def _check_index(cls, index: str) -> str:
+        kinds = {name: registry[name] for name in registry}
+        known = ["ucb"] + [
+            name
+            for name, kind in kinds.items()
+            if "channel_key" in kind.model_fields and not issubclass(kind, Restarting)
+        ]
+        if index not in known:
+            raise ValueError(
+                f"index must be the name of an index policy, got {index!r}; "
+                + nearest(index, known)
+            )
+        return index
+
+    def start_index(
+        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
+    ) -> Any:
+        """Allocate the state of the index."""
+        options: dict[str, Any] = {"channel_key": self.channel_key}
+        if self.index == "ucb":
+            options["index_c"] = self.index_c
+        kind = registry["cucb" if self.index == "ucb" else self.index]
+        return kind(**options).start(n_clients, n_channels, rng, horizon)
 
 
 @kernel

@@ -58,6 +58,8 @@ class Thompson(IndexParameters):
 
     Notes
     -----
+    Assumes that nothing changes.
+
     **Deviations.** Not in the paper.
 
     References

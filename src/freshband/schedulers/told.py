@@ -68,6 +68,8 @@ class Told(Parameters):
 
     Notes
     -----
+    Assumes that it is shown every change.
+
     **Deviations.** Not in the paper.
 
     Examples
