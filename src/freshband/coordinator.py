@@ -26,20 +26,20 @@ from freshband.fleet._acknowledgements import (
     still_open,
 )
 from freshband.fleet._learning import observe, observe_late
+from freshband.fleet._members import Members
 from freshband.fleet._names import Name, Names
 from freshband.fleet._planning import plan
 from freshband.fleet._saving import _ROOM, read_coordinator, write_coordinator
 from freshband.fleet._state import LOST, UNKNOWN, as_complete, is_complete, open_fleet
-from freshband.fleet._view import View
 from freshband.fleet.log import Log
 from freshband.fleet.options import FleetOptions, Links, ProofOfLife, Silence, read_weights
 from freshband.parameters import file_path, whole_number
-from freshband.states import enlarge, reserve
+from freshband.states import reserve
 
 __all__ = ["Coordinator"]
 
 
-class Coordinator(View):
+class Coordinator(Members):
     """Plans each round and learns from acknowledgements.
 
     `plan` gives clients their channels and `observe` learns from acknowledgements. The coordinator
@@ -302,58 +302,6 @@ class Coordinator(View):
         if not -1 <= alarm < self.n_channels:
             raise broken_rule(self._policy.name, t, self._fleet.desk, alarm)
         return None if alarm < 0 else alarm
-
-    # ------------------------------------------------------------------------ joining, leaving
-
-    def join(self, client: Name | None = None, *, weight: float = 1.0) -> int:
-        """Add a client, whose age is 1; return its number, the index into plans from now on.
-
-        ``client`` is its id, by default its number. Numbers of clients that left are used again,
-        once no outcome of theirs can arrive any more.
-        """
-        with self._lock:
-            (share,) = read_weights([weight], 1)
-            free = np.flatnonzero(
-                (self._members == 0) & (self._left < self._round - self._options.max_delay)
-            )
-            number = int(free[0]) if len(free) else self.n_clients
-            most = self._options.most(number + 1, self.n_channels)
-            if most > self._fleet.links.most[0] and not self.policy.grows:
-                raise ParameterError(
-                    f"policy {self.policy.name!r} chooses sets of a fixed size: start it with the "
-                    "largest number of clients, and let those that are not there leave"
-                )
-            self._clients.enter(client, number)
-            if number == len(self._members):
-                self._enlarge()
-            fleet, self._complete = self._fleet, False
-            self._members[number] = 1
-            fleet.weight[number] = share
-            fleet.since[number] = self._round
-            fleet.doubts.alive[number] = 1.0
-            fleet.doubts.heard[number] = self._round
-            return number
-
-    def _enlarge(self) -> None:
-        """Make room for one more client."""
-        scheduler, matching, fleet = self._scheduler, self._matching, self._fleet
-        self._start(np.random.default_rng(0))  # the run's own numbers are not used up
-        most = self._fleet.links.most[0]
-        self._scheduler = enlarge(self._scheduler, scheduler)
-        self._matching = enlarge(self._matching, matching)
-        self._fleet = enlarge(self._fleet, fleet)
-        self._fleet.links.most[0] = most
-        self._members = np.append(self._members, np.int8(0))
-        self._left = np.append(self._left, 0)
-
-    def leave(self, client: Name) -> None:
-        """Remove a client by its id: it gets no channel and counts no more."""
-        with self._lock:
-            number = self._clients.number(client)
-            self._clients.remove(number)
-            self._complete = False
-            self._members[number] = 0
-            self._left[number] = self._round + self._planned
 
     # --------------------------------------------------------------------------------- saving
 
