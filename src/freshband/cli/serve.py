@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -110,8 +111,10 @@ def serve(
     }
     key = None if key_file is None else read_secret(key_file, "the key")
     token = None if token_file is None else read_secret(token_file, "the token").decode("latin-1")
-    catalogue = Catalogue(None if state is None else check_writable(state), key)
-    try:
+    with (
+        suppress(KeyboardInterrupt),  # uvicorn passes on the signal that ended it
+        Catalogue(None if state is None else check_writable(state), key) as catalogue,
+    ):
         catalogue.open(name, given)
         for other, table in _read_tables(more).items():
             catalogue.add(other, table, trusted=True)
@@ -125,8 +128,6 @@ def serve(
             max_body=whole_number("max_body", max_body, at_least=1),
             tell=typer.echo,
         )
-    except KeyboardInterrupt:  # uvicorn passes on the signal that ended it
-        catalogue.close()
 
 
 def _read_settings(settings: list[str]) -> dict[str, Any]:

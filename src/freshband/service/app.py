@@ -172,6 +172,7 @@ def create_app(
 
         try:
             _check_caller(scope, expected)
+            scope["app"] = router  # with it, the router raises what it cannot find
             await router(scope, receive, tell)
         except ClientDisconnect:
             status = 499

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from freshband.errors import (
     FileError,
@@ -118,6 +118,12 @@ class Catalogue:
                 raise SequenceError(f"{name!r} was started with the service, and ends with it")
             del self._hosted[name]
             hosted.remove()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Save all coordinators; raises the last `FileError`, after all have been tried."""

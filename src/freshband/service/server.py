@@ -20,6 +20,7 @@ __all__ = ["read_secret", "serve"]
 
 _LOG = logging.getLogger("freshband.service")
 _SHORTEST: Final = 16  # characters of a token
+_PORTS: Final = 65535
 _GRACE: Final = 10  # seconds for requests that are being answered when the service ends
 
 
@@ -45,12 +46,12 @@ def serve(
     max_body: int = 1 << 23,
     tell: Callable[[str], object] = _LOG.info,
 ) -> None:
-    """Answer requests until SIGTERM or Ctrl-C; those under way are answered, then all is saved.
+    """Answer requests until SIGTERM or Ctrl-C; those under way are answered first.
 
     Parameters
     ----------
     catalogue : Catalogue
-        The coordinators; closed at the end.
+        The coordinators; close it afterwards.
     host : str, default "127.0.0.1"
         The address to listen on; one that others can reach needs a ``token``.
     port : int, default 8371
@@ -71,11 +72,13 @@ def serve(
         )
     if (certificate is None) != (private_key is None):
         raise ParameterError("TLS needs a certificate and its private key")
-    listener = _listen(host, whole_number("port", port, at_least=0))
+    if whole_number("port", port, at_least=0) > _PORTS:
+        raise ParameterError(f"port must be at most {_PORTS}, got {port}")
     try:
         config = uvicorn.Config(
             app,
             lifespan="off",
+            ws="none",
             access_log=False,
             log_level=logging.WARNING,
             server_header=False,
@@ -87,6 +90,7 @@ def serve(
         config.load()
     except OSError as error:
         raise FileError(f"cannot use the certificate {certificate}: {reason(error)}") from None
+    listener = _listen(host, port)
     scheme = "http" if certificate is None else "https"
     shown_host = f"[{host}]" if ":" in host else host
     tell(
@@ -95,11 +99,8 @@ def serve(
     )
     if scheme == "http" and not _only_loopback(host):
         _LOG.warning("without TLS the token can be read on the way: give a certificate")
-    try:
+    with listener:
         uvicorn.Server(config).run(sockets=[listener])
-    finally:
-        listener.close()
-        catalogue.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:
