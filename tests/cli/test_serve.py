@@ -48,6 +48,7 @@ def test_token_tls_and_a_graceful_end(tmp_path: Path) -> None:
             }
             status, plan = client.post("plan", {"round": 1})
             assert (status, sum(channel >= 0 for channel in plan["channels"])) == (200, 2)
+            del client  # over TLS, the end waits some seconds for those that are connected
         finally:
             process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == 0

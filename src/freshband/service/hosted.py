@@ -32,6 +32,8 @@ __all__ = ["Hosted"]
 _LOG = logging.getLogger("freshband.service")
 _FORMAT: Final = "freshband journal 1"
 _REMEMBERED: Final = 64  # answers, for requests that are repeated
+_SORT: Final = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
+_WRITE: Final = json.JSONEncoder(separators=(",", ":")).encode
 _LINES: Final = 4096  # of a journal, after which a snapshot is made
 
 
@@ -141,7 +143,7 @@ class Hosted:
                 raise
             raise ParameterError(f"{call} cannot use {shown(given)}: {reason(error)}") from None
         self.alarms += reply.get("alarm") is not None
-        return json.dumps(reply, separators=(",", ":")).encode()
+        return _WRITE(reply).encode()
 
     def _remember(self, subject: str, text: str, reply: bytes) -> None:
         self._answers.pop(subject, None)
@@ -218,7 +220,7 @@ class Hosted:
                 [subject, text, reply.decode()] for subject, (text, reply) in self._answers.items()
             ],
         }
-        return json.dumps(opening, separators=(",", ":")).encode()
+        return _WRITE(opening).encode()
 
     def _open(self, path: Path, journal: Journal) -> None:
         """Start a coordinator, or restore the one that is kept."""
@@ -287,5 +289,5 @@ class Hosted:
 
 def _named(call: str, given: Mapping[str, Any]) -> tuple[str, str]:
     """Return a request's body as text, and what it is about."""
-    text = json.dumps(given, sort_keys=True, separators=(",", ":"))
+    text = _SORT(given)
     return text, CALLS[call].subject(given, text)

@@ -21,7 +21,7 @@ __all__ = ["read_secret", "serve"]
 _LOG = logging.getLogger("freshband.service")
 _SHORTEST: Final = 16  # characters of a token
 _PORTS: Final = 65535
-_GRACE: Final = 10  # seconds for requests that are being answered when the service ends
+_GRACE: Final = 5  # seconds for requests that are being answered when the service ends
 
 
 def read_secret(path: str | os.PathLike[str], what: str) -> bytes:
@@ -112,6 +112,7 @@ def _listen(host: str, port: int) -> socket.socket:
         if os.name != "nt":  # there it would let two servers share a port
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        listener.listen(2048)  # before the address is told
     except (OSError, OverflowError) as error:
         raise FileError(f"cannot listen on {host}:{port}: {reason(error)}") from None
     return listener
