@@ -21,6 +21,7 @@ from freshband.errors import FileError, reason
 __all__ = ["Journal"]
 
 _DIGITS: Final = 32
+_BINARY: Final = getattr(os, "O_BINARY", 0)  # Windows would change line ends
 
 
 class Journal:
@@ -85,7 +86,7 @@ class Journal:
         line, digest = self._line(text, self._last)
         try:
             if self._handle < 0:
-                self._handle = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+                self._handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | _BINARY)
             if os.write(self._handle, line) != len(line):
                 raise OSError(28, "No space left on device")
         except OSError as error:
