@@ -73,7 +73,8 @@ def _measure(coordinators: int, state: Path | None, rounds: int) -> dict[str, fl
         more.flush()
         command = [sys.executable, "-m", "freshband", "serve", "--policy", "bayes", "--port", "0"]
         command += ["--clients", str(_CLIENTS), "--channels", str(_CHANNELS)]
-        command += ["--coordinators", more.name] + ([] if state is None else ["--state", str(state)])
+        command += ["--coordinators", more.name]
+        command += [] if state is None else ["--state", str(state)]
         process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
