@@ -108,13 +108,14 @@ def _service(part: dict[str, Any]) -> str:
         "the outcomes of the round before and plans the next. Durable rounds are on the disk "
         f"before their answer leaves; a sync alone takes {part['sync_ms']:.2f} ms here.\n\n"
         + _table(
-            ["coordinators", "rounds per second", "median", "99th percentile"],
+            ["coordinators", "rounds per second", "median", "99th percentile", "CPU per round"],
             [
                 [
                     name,
                     f"{row['rounds_per_s']:,.0f}",
                     f"{row['median_ms']:.2f} ms",
                     f"{row['p99_ms']:.2f} ms",
+                    f"{row['cpu_us']:.0f} µs",
                 ]
                 for name, row in part["rows"].items()
             ],

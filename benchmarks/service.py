@@ -85,11 +85,21 @@ def _measure(coordinators: int, state: Path | None, rounds: int) -> dict[str, fl
             assert process.stdout is not None
             port = int(process.stdout.readline().rpartition(":")[2])
             os.sched_setaffinity(0, {cores[-1]})
-            return _play([_Connection(port, name) for name in names], rounds)
+            connections = [_Connection(port, name) for name in names]
+            before = _cpu_seconds(process.pid)
+            found = _play(connections, rounds)
+            used = _cpu_seconds(process.pid) - before
+            return {**found, "cpu_us": used / (rounds * coordinators) * 1e6}
         finally:
             os.sched_setaffinity(0, set(cores))
             process.terminate()
             process.wait()
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process, which does not depend on what else runs."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _play(connections: list[_Connection], rounds: int) -> dict[str, float]:
