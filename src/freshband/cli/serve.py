@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -111,6 +112,8 @@ def serve(
     }
     key = None if key_file is None else read_secret(key_file, "the key")
     token = None if token_file is None else read_secret(token_file, "the token").decode("latin-1")
+    if sys.stderr.isatty():
+        typer.echo("starting; what is not compiled yet is compiled first", err=True)
     with (
         suppress(KeyboardInterrupt),  # uvicorn passes on the signal that ended it
         Catalogue(None if state is None else check_writable(state), key) as catalogue,
