@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP_INSTALL := pip install --quiet --quiet --disable-pip-version-check
 
+# All that the coordinator needs, for machines that run nothing else of the package.
+GATEWAY := numpy numba pydantic
+
 # Extra arguments: make test PYTEST_ARGS="-k glr".
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
@@ -83,6 +86,13 @@ wheel-check: setup ## Build sdist and wheel, install the wheel in a clean enviro
 		cat "$$tmp/build.log"; exit 1; }; \
 	ls "$$tmp/dist"; \
 	$(BIN)/python -m venv "$$tmp/venv"; \
+	echo "a gateway: the wheel without dependencies, and $(GATEWAY)"; \
+	"$$tmp/venv/bin/python" -m $(PIP_INSTALL) --constraint constraints.txt $(GATEWAY); \
+	"$$tmp/venv/bin/python" -m $(PIP_INSTALL) --no-deps "$$tmp"/dist/*.whl; \
+	(cd "$$tmp"; venv/bin/python -W error -c 'import freshband; \
+		c = freshband.Coordinator("cucb", 2, 3); print(c.plan()); c.observe([True, None]); \
+		c.observe([None, False], round=1); c.join("Eve"); c.save("gateway.npz"); \
+		print(freshband.Coordinator.load("gateway.npz"))'); \
 	"$$tmp/venv/bin/python" -m $(PIP_INSTALL) --constraint constraints.txt "$$tmp"/dist/*.whl; \
 	"$$tmp/venv/bin/python" -m pip --disable-pip-version-check check; \
 	mkdir "$$tmp/elsewhere"; cd "$$tmp/elsewhere"; PATH="$$tmp/venv/bin:$$PATH"; set -x; \

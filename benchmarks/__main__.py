@@ -24,6 +24,7 @@ from benchmarks import (
     large_fleets,
     links,
     scaling,
+    service,
     simulation,
 )
 from benchmarks.measure import interleave
@@ -34,6 +35,7 @@ PARTS = (
     "smpybandits",
     "scaling",
     "coordinator",
+    "service",
     "large_fleets",
     "assignment",
     "links",
@@ -118,6 +120,8 @@ def main() -> None:
         results["scaling"] = scaling.table(args.repeats)
     if "coordinator" in parts:
         results["coordinator"] = coordinator.table(args.repeats)
+    if "service" in parts:
+        results["service"] = service.table(args.repeats)
     if "large_fleets" in parts:
         results["large_fleets"] = large_fleets.table(args.repeats)
     if "assignment" in parts:

@@ -101,6 +101,28 @@ def _coordinator(part: dict[str, Any]) -> str:
     )
 
 
+def _service(part: dict[str, Any]) -> str:
+    return (
+        "## Service\n\n`freshband serve` over the loopback, on one core, with a client on another "
+        f"that waits for every answer ({part['setting']}). A round is one request, which reports "
+        "the outcomes of the round before and plans the next. Durable rounds are on the disk "
+        f"before their answer leaves; a sync alone takes {part['sync_ms']:.2f} ms here.\n\n"
+        + _table(
+            ["coordinators", "rounds per second", "median", "99th percentile", "CPU per round"],
+            [
+                [
+                    name,
+                    f"{row['rounds_per_s']:,.0f}",
+                    f"{row['median_ms']:.2f} ms",
+                    f"{row['p99_ms']:.2f} ms",
+                    f"{row['cpu_us']:.0f} µs",
+                ]
+                for name, row in part["rows"].items()
+            ],
+        )
+    )
+
+
 def _large_fleets(part: dict[str, Any]) -> str:
     return (
         f"## Large fleets\n\n`plan()` and `observe(outcomes, clients=...)` for "
@@ -316,6 +338,7 @@ _SECTIONS = {
     "smpybandits": _smpybandits,
     "scaling": _scaling,
     "coordinator": _coordinator,
+    "service": _service,
     "large_fleets": _large_fleets,
     "assignment": _assignment,
     "links": _links,

@@ -9,8 +9,10 @@ docstring.
 from __future__ import annotations
 
 import ast
+import base64
 import importlib
 import inspect
+import json
 import logging
 import pkgutil
 import re
@@ -24,6 +26,7 @@ import mkdocs_gen_files
 ROOT = Path(__file__).parent.parent
 SOURCES = ROOT / "src"
 LOG = logging.getLogger("mkdocs.gen_pages")  # a warning here fails a strict build
+WHOLE = {"freshband.coordinator"}  # its class has a private base, whose members are public
 RST = re.compile(r":(math|class|func|meth|mod|ref):`|^\s*\.\. (\[|math|note)|^\s*==+ ==")
 
 
@@ -228,6 +231,8 @@ def is_package(module: str) -> bool:
 def module_page(module: str) -> list[str]:
     """Return a module's docstring and members; of a package, the members defined in it."""
     options = ["      heading_level: 2", "      show_root_heading: false"]
+    if module in WHOLE:
+        options.append("      inherited_members: true")
     if is_package(module):
         own = [name for name, thing in exports(module).items() if thing.__module__ == module]
         options.append(f"      members: {own or 'false'}")
@@ -314,8 +319,39 @@ def option_row(option: Any) -> str:
     return f"| {typed} | {text} | {default} |"
 
 
+def write_notebooks() -> None:
+    """Write a page for each executed notebook, with its outputs as they are saved."""
+    for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
+        lines: list[str] = []
+        pictures = 0
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            source = "".join(cell["source"])
+            if cell["cell_type"] == "markdown":
+                lines += [source, ""]
+                continue
+            lines += ["```python", source, "```", ""]
+            for output in cell["outputs"]:
+                data = output.get("data", {})
+                if "image/png" in data:
+                    pictures += 1
+                    name = f"{path.stem}-{pictures}.png"
+                    with mkdocs_gen_files.open(f"notebooks/{name}", "wb") as file:
+                        file.write(base64.b64decode(data["image/png"]))
+                    lines += [f"![What the code above draws]({name})", ""]
+                    continue
+                text = "".join(output.get("text") or data["text/plain"]).rstrip()
+                lines += ['<div class="notebook-output" markdown>', "", "```text", text, "```"]
+                lines += ["", "</div>", ""]
+        lines += [
+            f"The notebook itself, for Jupyter, is `docs/notebooks/{path.name}`; "
+            "`python tools/notebook.py` executes it again."
+        ]
+        write(f"notebooks/{path.stem}.md", *lines)
+
+
 covered = set().union(*(write_kind(kind) for kind in KINDS))
 write_api(covered)
 write_commands()
+write_notebooks()
 write("changelog.md", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
 check_docstrings()

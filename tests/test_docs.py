@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ from typing import Any
 import griffe
 import markdown
 import pytest
+
+from tools.notebook import NOTEBOOKS, execute
 
 DOCS = Path(__file__).parent.parent / "docs"
 ERRATA = DOCS / "errata.md"
@@ -119,3 +123,37 @@ def test_the_architecture_page_names_what_is_there() -> None:
         root, package = DOCS.parent, DOCS.parent / "src" / "freshband"
         places = (root, package, package / "federated", package / "schedulers")
         assert any((place / name).exists() for place in places), name
+
+
+# ------------------------------------------------------------------------- quickstart, notebooks
+
+
+def test_the_quickstart_prints_what_its_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(DOCS.parent / "examples" / "quickstart.py"), run_name="__main__")
+    page = (DOCS / "quickstart.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        line.split() for line in shown.splitlines()
+    ]
+    assert (tmp_path / "quickstart.png").stat().st_size > 0
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_still_says_what_it_says(path: Path) -> None:
+    """If this fails because results changed, ``python tools/notebook.py`` executes it again."""
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    pictures = 0
+    for cell, outputs in execute(notebook):
+        assert len(outputs) == len(cell["outputs"])
+        for now, kept in zip(outputs, cell["outputs"], strict=True):
+            found, saved = now.get("data", now), kept.get("data", kept)
+            if "image/png" in saved:  # drawn by another version of matplotlib, it may differ
+                pictures += "image/png" in found
+            else:
+                assert found.get("text", found.get("text/plain")) == saved.get(
+                    "text", saved.get("text/plain")
+                )
+    assert pictures >= 2

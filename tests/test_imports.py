@@ -34,6 +34,17 @@ def test_using_it_needs_no_extra() -> None:
     assert imported(use, EXTRAS) == []
 
 
+def test_a_gateway_needs_three_libraries() -> None:
+    """All others are for simulation, training and the command line; see the installation page."""
+    use = (
+        "import freshband; c = freshband.Coordinator('cucb', 2, 3); c.plan(); "
+        "c.observe([1, None]); c.observe([None, 0], round=1); c.join('Eve'); c.leave('Eve'); "
+        "freshband.Coordinator.from_bytes(c.to_bytes())"
+    )
+    others = {*EXTRAS, *HEAVY} - {"scipy"}  # numba imports SciPy where it is installed
+    assert imported(use, sorted(others)) == ["numba", "numpy", "pydantic"]
+
+
 def test_verdicts_and_their_figures_need_no_pytorch() -> None:
     """`reproduce fig2a` trains nothing."""
     use = "import freshband.reporting._figures, freshband.reporting._sources"

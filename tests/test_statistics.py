@@ -8,10 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import freshband
-from freshband.statistics import holm, margin, mean_and_error, p_value, standard_error
+from freshband.statistics import (
+    _quantile,
+    _tail,
+    holm,
+    margin,
+    mean_and_error,
+    p_value,
+    standard_error,
+)
 
 VALUES = np.random.default_rng(0).normal(size=(7, 3))
 
@@ -40,6 +48,14 @@ def test_intervals_and_tests_are_those_of_scipy() -> None:
     np.testing.assert_allclose(margin(VALUES, 1), [float(margin(row)) for row in VALUES])
     assert np.isnan(margin(np.ones((1, 4)))).all()
     assert math.isnan(p_value([3.0]))
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 4, 19, 200, 10_000])
+def test_students_t_is_that_of_scipy(freedom: int) -> None:
+    for t in (0.0, 1e-6, 0.3, 1.0, 2.5, 8.0, 1000.0):
+        assert _tail(freedom, t) == pytest.approx(special.stdtr(freedom, -t), rel=1e-9, abs=1e-300)
+    for tail in (0.4, 0.05, 0.025, 1e-6):
+        assert _quantile(freedom, tail) == pytest.approx(-special.stdtrit(freedom, tail), rel=1e-9)
 
 
 def test_holm_corrects_the_smallest_most() -> None:

@@ -16,16 +16,26 @@ from freshband._lazy import import_on_use
 
 __version__ = "0.1.0"
 
-__all__ = ["Coordinator", "__version__", "load_result", "save_result", "simulate", "summarise"]
+__all__ = [
+    "Coordinator",
+    "__version__",
+    "load_result",
+    "save_result",
+    "simulate",
+    "summarise",
+    "warm_up",
+]
 
 if TYPE_CHECKING:
     from freshband.coordinator import Coordinator
     from freshband.simulation import load_result, save_result, simulate, summarise
+    from freshband.warming import warm_up
 
 __getattr__, __dir__ = import_on_use(  # so that ``import freshband`` is instant
     __name__,
     {
         ".coordinator": ["Coordinator"],
         ".simulation": ["load_result", "save_result", "simulate", "summarise"],
+        ".warming": ["warm_up"],
     },
 )

@@ -35,6 +35,7 @@ from freshband.fleet.log import Log
 from freshband.fleet.options import FleetOptions, Links, ProofOfLife, Silence, read_weights
 from freshband.parameters import file_path, whole_number
 from freshband.states import reserve
+from freshband.warming import compile_for
 
 __all__ = ["Coordinator"]
 
@@ -71,6 +72,8 @@ class Coordinator(Members):
         What is assumed about the clients: see `freshband.fleet.FleetOptions`.
     client_ids, channel_ids : sequence of str or int, optional
         Names, which the log, errors, `join` and `leave` use; by default the numbers from 0.
+    warm_up : bool, default False
+        Whether to compile everything now, so that no later call takes seconds.
 
     Examples
     --------
@@ -106,6 +109,7 @@ class Coordinator(Members):
         proof_of_life: ProofOfLife = "outcome",
         client_ids: Sequence[Name] | None = None,
         channel_ids: Sequence[Name] | None = None,
+        warm_up: bool = False,
     ) -> None:
         if scheduler is not None and policy != DEFAULT_POLICY:
             raise ParameterError("scheduler is the old name of policy: give one of the two")
@@ -147,6 +151,8 @@ class Coordinator(Members):
         self._run_plan, self._run_observe = Caller(plan), Caller(observe)
         self._run_late = Caller(observe_late)
         self._log = None if log is None else Log.of(log)
+        if warm_up:
+            compile_for(self)
 
     def _start(self, rng: np.random.Generator) -> None:
         """Allocate scheduler, matching and fleet for the present number of clients."""

@@ -98,7 +98,7 @@ def test_version(shell: Shell) -> None:
         (["simulate", "--rouns", "5"], "No such option '--rouns'. (Did you mean one of: "),
         (["simulate", "extra"], "Got unexpected extra argument"),
         (["simulate", "--rounds"], "Option '--rounds' requires an argument"),
-        (["simulate", "--format", "yaml"], "'yaml' is not one of 'table', 'json'"),
+        (["simulate", "--format", "yaml"], "'yaml' is not one of 'table', 'json', 'csv', 'latex'"),
         (["simulate", "--measure", "rgret"], "'rgret' is not one of 'regret', "),
         (["list", "one", "two"], "Got unexpected extra argument"),
     ],

@@ -89,7 +89,8 @@ def test_an_experiment_of_ones_own_is_one_file(own: Shell) -> None:
     assert not Path("mine/oldest-first-quick.json").exists()  # judged once all pieces are there
     second = own(*command, "--format", "json")
     assert [line.split()[0] for line in second.err.splitlines()] == ["kept", "kept", "made"]
-    (claims,) = json.loads(second.out).values()
+    schema, claims = json.loads(second.out).values()
+    assert schema == "freshband reproduce 1"
     assert [claim["what"].partition(":")[0] for claim in claims] == ["M = 2", "M = 3", "M = 4"]
     assert claims == json.loads(Path("mine/oldest-first-quick.json").read_text())["claims"]
     all_gains: list[list[float]] = []
@@ -145,7 +146,10 @@ def test_the_choice_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str
     choose(tmp_path, QUIET, None, Format.json, **SEARCH)
     second = capsys.readouterr()
     place = ("digits", "extreme")
-    assert json.loads(second.out) == {"digits, extreme": best_of(read_trials(tmp_path), place)}
+    assert json.loads(second.out) == {
+        "schema": "freshband choice 1",
+        "digits, extreme": best_of(read_trials(tmp_path), place),
+    }
     assert "1e-06" not in second.err  # it was tried before
     written = write_report(tmp_path)
     assert (written.shown, written.left_out) == ([tmp_path / "choice.json"], [])
@@ -168,5 +172,5 @@ def test_the_choice_from_the_command_line(shell: Shell) -> None:
     done = shell("reproduce", "choice", "--format", "json")
     assert (done.code, done.err) == (0, "")
     found = json.loads(done.out)
-    assert list(found) == [", ".join(place) for place in SEARCHES]
+    assert list(found) == ["schema", *(", ".join(place) for place in SEARCHES)]
     assert found["cifar10, extreme"] == {"local_steps": 64, "batch_size": 64, "client_lr": 0.1}

@@ -16,7 +16,7 @@ AIR: Final = "How updates travel"
 RUN: Final = "The run"
 KEPT: Final = "What is kept"
 
-Format = StrEnum("Format", ["table", "json"])
+Format = StrEnum("Format", ["table", "json", "csv", "latex"])
 
 
 class Where(StrEnum):
@@ -36,7 +36,9 @@ def count(text: str, panel: str | None = None, **more: Any) -> Any:
     return option(panel, text, parser=read_number, metavar="<int>", **more)
 
 
-Output = Annotated[Format, option(None, "How to print.", "--format")]
+Output = Annotated[
+    Format, option(None, "How to print: for people, or for other programs.", "--format")
+]
 Quiet = Annotated[bool, option(None, "Show no progress bar.", "--quiet")]
 Backend = Annotated[
     Where,

@@ -21,6 +21,7 @@ from freshband.cli.compare import compare
 from freshband.cli.list import list_things
 from freshband.cli.report import report
 from freshband.cli.reproduce import ReproduceCommand, reproduce
+from freshband.cli.serve import serve
 from freshband.cli.show import show
 from freshband.cli.simulate import simulate
 from freshband.cli.train import train
@@ -51,7 +52,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (simulate, train, compare, report, bounds, show):
+for _command in (simulate, train, compare, report, bounds, show, serve):
     app.command(cls=Command)(_command)
 app.command(cls=ReproduceCommand)(reproduce)
 app.command("list", cls=Command)(list_things)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from freshband.cli._formats import print_result
 from freshband.cli._options import Format, Output, Quiet, count
-from freshband.cli._settings import check_outputs, print_json
+from freshband.cli._settings import check_outputs
 from freshband.cli._tables import make_table, open_console, print_written
 from freshband.errors import ParameterError
 
@@ -75,9 +76,7 @@ def bounds(
 
         curves = list_bounds(*setting[:2], result["round"].values, setting[3], air)
         save_figure(draw_bounds(result, curves), plot)
-    if output is Format.json:
-        print_json(_report(setting, air, entries, result))
-    else:
+    if not print_result(output, "bounds", _report(setting, air, entries, result)):
         _print_tables(setting, air, entries, result)
         print_written([plot])
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from freshband._plugins import made_with
 from freshband.cli import _options, _training
+from freshband.cli._formats import print_result
 from freshband.cli._options import Format, Where
 from freshband.cli._playing import keeping
-from freshband.cli._settings import check_options, check_outputs, given_options, print_json
+from freshband.cli._settings import check_options, check_outputs, given_options
 from freshband.cli._tables import print_policies, print_written
 from freshband.errors import ParameterError
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 _FIELDS = ("dataset", "partition", "model", "channels", "clients", "rounds", "seed", "device")
 # Columns that a narrow terminal leaves out, in this order.
@@ -113,10 +111,10 @@ def compare(
         from freshband.reporting.training import draw_comparison
 
         save_figure(draw_comparison(result), plot)
-    if output is Format.json:
-        print_json(summarise_comparison(result))
-    else:
-        _print_table(result)
+    summary = summarise_comparison(result)
+    columns = _columns(summary["policies"])
+    if not print_result(output, "compare", summary, columns):
+        print_policies(_title(summary), _caption(summary), columns, _SPARE)
         print_written([out, plot])
 
 
@@ -169,16 +167,13 @@ def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], d
 # ------------------------------------------------------------------------------------------ table
 
 
-def _print_table(result: xr.Dataset) -> None:
-    from freshband.federated.comparison import summarise_comparison
+def _title(summary: dict[str, Any]) -> str:
     from freshband.reporting._numbers import counted
 
-    summary = summarise_comparison(result)
-    title = (
+    return (
         f"{summary['dataset']} over {summary['channels']}: {summary['clients']} clients, "
         f"{summary['rounds']} rounds, {counted(summary['runs'], 'run')}, seed {summary['seed']}"
     )
-    print_policies(title, _caption(summary), _columns(summary["policies"]), _SPARE)
 
 
 def _columns(rows: dict[str, Any]) -> dict[str, list[str]]:

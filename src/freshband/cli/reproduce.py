@@ -11,8 +11,8 @@ import typer
 from typer.core import TyperArgument
 
 from freshband.cli._folding import Command
+from freshband.cli._formats import print_result
 from freshband.cli._options import Address, Backend, Format, Output, Quiet, Where
-from freshband.cli._settings import print_json
 from freshband.cli._tables import make_table, open_console
 from freshband.cli._training import need_extra
 from freshband.errors import UnknownNameError, nearest, shown
@@ -134,9 +134,7 @@ def reproduce(
             typer.echo("stopped after this number of pieces; call again to continue", err=True)
             return
         found[experiment.name] = _read_rows(out / experiment.verdicts)
-    if output is Format.json:
-        print_json(found)
-    else:
+    if not print_result(output, "reproduce", found):
         _print_verdicts(found, out)
 
 
@@ -181,9 +179,7 @@ def choose(
     known = read_trials(folder)
     places = dict.fromkeys((trial["dataset"], trial["air"]) for trial in known)
     found = {", ".join(place): best_of(known, place) for place in places}
-    if output is Format.json:
-        print_json(found)
-    else:
+    if not print_result(output, "choice", found):
         undecided = "not decided yet"
         for place, best in found.items():
             typer.echo(f"{place}: {_listed(best) or undecided}")

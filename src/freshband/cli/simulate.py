@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from freshband.cli._formats import print_result
 from freshband.cli._options import Address, Backend, Format, Output, Quiet, Where, count
 from freshband.cli._playing import keeping
 from freshband.cli._settings import (
     check_options,
     check_outputs,
     given_options,
-    print_json,
     read_settings,
     split_fleet,
 )
@@ -171,10 +171,10 @@ def simulate(
                 save_result(result, out)
     if plot is not None:
         save_figure(draw_curves(result, measure.value, log=log), plot)
-    if output is Format.json:
-        print_json(summarise(result))
-    else:
-        _print_table(result)
+    summary = summarise(result)
+    title, caption, columns = _table(result, summary)
+    if not print_result(output, "simulate", summary, columns):
+        print_policies(title, caption, columns, _SPARE)
         print_written([out, plot])
 
 
@@ -198,12 +198,11 @@ def _repeat(
     return wanted, result.attrs
 
 
-def _print_table(result: xr.Dataset) -> None:
-    from freshband import summarise
+def _table(result: xr.Dataset, summary: dict[str, Any]) -> tuple[str, str, dict[str, list[str]]]:
+    """Return the title, the caption and the columns of the table."""
     from freshband.reporting._fleet import describe_fleet
     from freshband.reporting._numbers import counted
 
-    summary = summarise(result)
     main = (
         "regret" if summary["policies"][str(result.policy.values[0])]["regret"] else "regret_fixed"
     )
@@ -215,7 +214,7 @@ def _print_table(result: xr.Dataset) -> None:
     if fleet := describe_fleet(summary):
         title += f"\nfleet: {fleet}"
     columns = _columns(result, summary["policies"], main, best)
-    print_policies(title, _caption(main, best, summary), columns, _SPARE)
+    return title, _caption(main, best, summary), columns
 
 
 def _columns(

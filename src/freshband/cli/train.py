@@ -14,10 +14,11 @@ from freshband import federated
 from freshband._default import DEFAULT_POLICY
 from freshband._plugins import made_with
 from freshband.cli import _options, _training
+from freshband.cli._formats import print_result
 from freshband.cli._live import Watch
 from freshband.cli._options import Format
 from freshband.cli._playing import PlayedRun, interruptible
-from freshband.cli._settings import check_outputs, given_options, print_json
+from freshband.cli._settings import check_outputs, given_options
 from freshband.cli._tables import open_console, print_written
 from freshband.errors import ParameterError
 
@@ -251,7 +252,7 @@ def _scalars(job: PlayedRun, wanted: bool | None) -> Iterator[Callable[[RoundRec
 def _report(job: PlayedRun, output: Format, plot: Path | None) -> None:
     from freshband.federated.result import collect_records, summarise_training
 
-    if not job.records or (job.interrupted and output is Format.json):
+    if not job.records or (job.interrupted and output is not Format.table):
         return
     result = collect_records(job.records, job.settings, device=job.device)
     written = [job.run.result_path] if job.run is not None and job.run.wrote_result else []
@@ -261,9 +262,7 @@ def _report(job: PlayedRun, output: Format, plot: Path | None) -> None:
 
         save_figure(draw_training(result), plot)
         written.append(plot)
-    if output is Format.json:
-        print_json(summarise_training(result))
-    else:
+    if not print_result(output, "train", summarise_training(result)):
         _print_summary(result, written)
 
 

@@ -40,13 +40,15 @@ class Names:
     def number(self, name: Name) -> int:
         """Return the number of a name, or raise `ParameterError`."""
         name = self._read(name)
-        if self._names is not None:
-            found = self._numbers.get(name)
-        else:
-            found = name if isinstance(name, int) and 0 <= name < self.count else None
+        found = self._find(name)
         if found is None:
             raise ParameterError(f"there is no {self.what} {shown(name)}")
         return found
+
+    def _find(self, name: Name) -> int | None:
+        if self._names is not None:
+            return self._numbers.get(name)
+        return name if isinstance(name, int) and 0 <= name < self.count else None
 
     def _read(self, name: Name) -> Name:
         """Return a name as plain text or number, or raise `ParameterError`."""
@@ -60,9 +62,9 @@ class Names:
     def enter(self, name: Name | None, number: int) -> Name:
         """Name a free number, or the next one; without a name it is called by its number."""
         name = number if name is None else self._read(name)
-        names = self._listed()
-        if name in self._numbers:
+        if self._find(name) is not None:
             raise ParameterError(f"there is a {self.what} {name!r} already")
+        names = self._listed()
         if number == self.count:
             names.append(None)
             self.count += 1

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
-from scipy.special import entr
 
 from freshband.errors import ParameterError
 from freshband.federated.partition import Partition
@@ -127,7 +126,9 @@ def _number(axes: Axes, counts: npt.NDArray[np.int64]) -> None:
 def _summary(counts: npt.NDArray[np.int64]) -> str:
     """Return one line on how much the clients differ."""
     sizes = counts.sum(axis=1)
-    effective = np.exp(entr(counts / sizes[:, None]).sum(axis=1)).mean()
+    shares = counts / sizes[:, None]
+    entropy = -(shares * np.log(np.where(shares > 0, shares, 1.0))).sum(axis=1)
+    effective = np.exp(entropy).mean()
     span = f"{sizes.min():,} to {sizes.max():,} samples"
     if sizes.min() == sizes.max():
         span = f"{sizes[0]:,} samples each"

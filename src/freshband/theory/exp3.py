@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln
 
 from freshband.errors import ParameterError
 from freshband.theory._inputs import (
@@ -24,6 +23,7 @@ from freshband.theory.cost import age_cutoff
 __all__ = ["m_exp3_bound", "missed_needle_regret", "n_super_arms"]
 
 _E1 = math.e - 1.0
+_log_gamma = np.vectorize(math.lgamma, otypes=[np.float64])
 
 
 def n_super_arms(n_clients: ArrayLike, n_channels: ArrayLike) -> Array:
@@ -35,7 +35,8 @@ def n_super_arms(n_clients: ArrayLike, n_channels: ArrayLike) -> Array:
     [10.0, 15.0, 30045015.0]
     """
     clients, channels, _ = problem(n_clients, n_channels, 1)
-    log = gammaln(channels + 1.0) - gammaln(clients + 1.0) - gammaln(channels - clients + 1.0)
+    log = _log_gamma(channels + 1.0)
+    log = log - _log_gamma(clients + 1.0) - _log_gamma(channels - clients + 1.0)
     with np.errstate(over="ignore"):
         return np.asarray(np.round(np.exp(log)))
 
