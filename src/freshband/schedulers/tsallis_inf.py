@@ -127,9 +127,9 @@ class TsallisInf(Parameters):
     changes.
 
     **Deviations.** (1) A loss is 1 for a lost update and 0 for a delivered one, so that no estimate
-    is negative; the authors' losses are in [-1, 1]. (2) What `+aa` chose was not drawn: its
-    outcomes teach the means only. (3) An outcome that is more than 62 rounds late teaches the means
-    only, because the probability of its draw is forgotten.
+    is negative; the authors' losses are in [-1, 1]. (2) A round in which `+aa` acted was not
+    drawn: its outcomes teach the means only. (3) An outcome that is more than 62 rounds late
+    teaches the means only, because the probability of its draw is forgotten.
 
     Examples
     --------
