@@ -16,6 +16,8 @@ import pytest
 
 from freshband.federated import Training
 from freshband.federated.comparison import compare, save_comparison
+from freshband.schedulers.base import registry as schedulers
+from tests.schedulers.stepping import Game
 from tests.theory.margins import needs_compiler
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -50,6 +52,17 @@ def test_losing_cases_prints_a_table(monkeypatch: pytest.MonkeyPatch, capsys: An
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "| policy | stationary |"
     assert lines[3].startswith("| `glr-cucb` | **")  # it beats random
+
+
+def test_my_restarts_composes_an_index_and_a_detector(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedulers.names()  # load before copying
+    monkeypatch.setattr(schedulers, "_things", dict(schedulers._things))
+    load("my_restarts")
+    game = Game("cusum-thompson", 2, 4, threshold=5.0)
+    alarms = [game.play([t < 150, 1, t >= 150, 0]) for t in range(300)]
+    assert max(alarms[:150]) < 0
+    assert min(t for t, alarm in enumerate(alarms) if alarm == 0) < 200
+    assert 2 in game.plan()  # found after the restart
 
 
 def test_few_heard_prints_what_each_aggregation_gives(capsys: Any) -> None:

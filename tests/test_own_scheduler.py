@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, final
 
@@ -101,7 +102,7 @@ def test_a_scheduler_of_ones_own_works_everywhere(tmp_path: Path) -> None:
     assert parse_policy("loyal:hasty").matching_name == "rotate"
     assert Coordinator("loyal", 2, 5, options={"patience": 3}).policy.options == {"patience": 3}
     listed = CliRunner().invoke(app, ["list"]).stdout
-    assert "loyal     Stays with channels that deliver [a test]." in listed
+    assert re.search(r"loyal +Stays with channels that deliver \[a test\]\.", listed)
     assert "loyal:hasty  patience=50.0" in CliRunner().invoke(app, ["list", "loyal"]).stdout
     with pytest.raises(UnknownNameError, match="did you mean 'loyal'"):
         Coordinator("loyel", 2, 5)

@@ -246,7 +246,7 @@ def test_an_aware_policy_needs_the_scheduler_to_tell_means(
 
 
 def test_every_scheduler_of_ours_can_be_made_aware() -> None:
-    for name in schedulers:
+    for name in set(schedulers) - {"aoi-thompson"}:  # which is aware by itself
         state, _ = parse_policy(f"{name}+aa").start(2, 5, np.random.default_rng(0), 100)
         assert isinstance(state, AoIAwareState)
 

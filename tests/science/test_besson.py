@@ -68,7 +68,7 @@ def settings_of(problem_changes: int = 4) -> dict[str, dict[str, Any]]:
             "index": "kl-ucb", "warm_up": 150, "drift": 0.1, "threshold": rate,
             "alpha": math.sqrt(problem_changes * rate / ROUNDS),
         },
-        "glr-klucb:paper": {"n_segments": problem_changes + 1},
+        "glr-klucb:published": {"n_segments": problem_changes + 1},
     }  # fmt: skip
 
 

@@ -138,8 +138,11 @@ def _update(
     scheduler: MarginalsState, t: int, assignment: Any, outcome: Any, overridden: Any
 ) -> int:
     absorb(scheduler.counts, t, assignment, outcome)
-    for j in range(len(assignment)):  # what `+aa` chose was not chosen with these probabilities
-        if assignment[j] >= 0 and outcome[j] >= 0 and overridden[j] == 0:
+    jumped = 0
+    for j in range(len(assignment)):
+        jumped += overridden[j]
+    for j in range(len(assignment)):
+        if assignment[j] >= 0 and outcome[j] >= 0 and jumped == 0:  # drawn with these marginals
             _credit(scheduler, t, t, assignment[j], outcome[j])
     close(scheduler.scheme, t)
     return -1

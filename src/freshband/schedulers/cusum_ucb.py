@@ -28,13 +28,13 @@ class CusumUcb(Restarting):
         The number of outcomes from which the mean before a change is estimated.
     drift : float in (0, 1), default 0.1
         ε: changes of the mean smaller than this are not looked for.
-    threshold : float > 0 or "paper", default 8.0
-        The threshold h. ``paper`` is `ln(T / changes)` and needs the horizon T.
-    alpha : float in [0, 1] or "paper", default 0.02
-        The share of forced exploration. ``paper`` is `sqrt(changes ln(T / changes) / T)` and needs
-        the horizon T.
+    threshold : float > 0 or "published", default 8.0
+        The threshold h. ``published`` is `ln(T / changes)` and needs the horizon T.
+    alpha : float in [0, 1] or "published", default 0.02
+        The share of forced exploration. ``published`` is `sqrt(changes ln(T / changes) / T)` and
+        needs the horizon T.
     n_segments : int >= 2, default 6
-        The number of stationary segments assumed by ``paper``, one more than that of changes.
+        The number of stationary segments assumed by ``published``, one more than that of changes.
     restart : {"global", "local", "localised"}, default "local"
         What an alarm resets, as in `glr-cucb`.
     index_c : float > 0, default 1.0
@@ -68,13 +68,13 @@ class CusumUcb(Restarting):
     bandit problem", AAAI 2018.
     """
 
-    presets: ClassVar[Presets] = {"paper": {"threshold": "paper", "alpha": "paper"}}
+    presets: ClassVar[Presets] = {"published": {"threshold": "published", "alpha": "published"}}
 
     index_c: float = Field(default=1.0, gt=0)
     warm_up: int = Field(default=50, ge=1)
     drift: float = Field(default=0.1, gt=0, lt=1)
-    threshold: Annotated[float, Field(gt=0)] | Literal["paper"] = 8.0
-    alpha: Annotated[float, Field(ge=0, le=1)] | Literal["paper"] = 0.02
+    threshold: Annotated[float, Field(gt=0)] | Literal["published"] = 8.0
+    alpha: Annotated[float, Field(ge=0, le=1)] | Literal["published"] = 0.02
     n_segments: int = Field(default=6, ge=2)
     restart: Literal["global", "local", "localised"] = "local"
 
@@ -83,11 +83,11 @@ class CusumUcb(Restarting):
     ) -> _RestartingState:
         """Allocate the state."""
         limit, rate = self.threshold, self.alpha
-        if limit == "paper" or rate == "paper":
-            rounds = _needed_horizon(horizon, "cusum-ucb with 'paper'")
+        if limit == "published" or rate == "published":
+            rounds = _needed_horizon(horizon, "cusum-ucb with 'published'")
             length = max(rounds / (self.n_segments - 1), math.e)  # rounds per change
-            limit = math.log(length) if limit == "paper" else limit
-            rate = math.sqrt(math.log(length) / length) if rate == "paper" else rate
+            limit = math.log(length) if limit == "published" else limit
+            rate = math.sqrt(math.log(length) / length) if rate == "published" else rate
         detector = Cusum(warm_up=self.warm_up, drift=self.drift, threshold=limit)
         return restart_on_change(
             self.start_index(n_clients, n_channels, rng, horizon),

@@ -40,8 +40,7 @@ class DUcb(Discounted, Ucb):
 
     **Deviations.** (1) M channels are played instead of one, those of the largest indices, and `n`
     counts rounds, not plays. (2) The authors' bonus is `2 sqrt(ξ ln n / D_k)` with ξ = 1/2, which
-    is c = 2: with it the policy explores most of the time (its published regrets are the worst of
-    Besson's table), so the default is the c of `sw-ucb`.
+    is c = 2: with it the policy explores most of the time, so the default is the c of `sw-ucb`.
 
     Examples
     --------

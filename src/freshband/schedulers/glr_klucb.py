@@ -27,14 +27,14 @@ class GlrKlucb(Restarting):
     ----------
     restart : {"local", "global"}, default "local"
         Whether an alarm resets only the channel that changed, or all; the preset ``global``.
-    delta : float in (0, 1) or "paper", default 0.001
-        The false-alarm level δ. ``paper`` is `1 / sqrt(S T)` with global and `1 / sqrt(N S T)` with
-        local restarts, for S = ``n_segments`` - 1 changes; it needs the horizon T.
-    alpha : float in [0, 1], "paper" or "anytime", default "anytime"
-        The share of forced exploration. ``paper`` is `0.05 sqrt(S ln T / T)` with global and
+    delta : float in (0, 1) or "published", default 0.001
+        The false-alarm level δ. ``published`` is `1 / sqrt(S T)` with global and `1 / sqrt(N S T)`
+        with local restarts, for S = ``n_segments`` - 1 changes; it needs the horizon T.
+    alpha : float in [0, 1], "published" or "anytime", default "anytime"
+        The share of forced exploration. ``published`` is `0.05 sqrt(S ln T / T)` with global and
         `0.05 sqrt(N S ln T / T)` with local restarts; ``anytime`` as in `glr-cucb`.
     n_segments : int >= 2, default 6
-        The number of stationary segments assumed by ``paper``.
+        The number of stationary segments assumed by ``published``.
     index : str, default "kl-ucb"
         The index played between changes, as in `glr-cucb`.
     index_c, channel_key : as in `glr-cucb`
@@ -68,13 +68,13 @@ class GlrKlucb(Restarting):
 
     presets: ClassVar[Presets] = {
         "global": {"restart": "global"},
-        "paper": {"delta": "paper", "alpha": "paper"},
+        "published": {"delta": "published", "alpha": "published"},
     }
 
     index: str = "kl-ucb"
     restart: Literal["local", "global"] = "local"
-    delta: Annotated[float, Field(gt=0, lt=1)] | Literal["paper"] = 0.001
-    alpha: Annotated[float, Field(ge=0, le=1)] | Literal["paper", "anytime"] = "anytime"
+    delta: Annotated[float, Field(gt=0, lt=1)] | Literal["published"] = 0.001
+    alpha: Annotated[float, Field(ge=0, le=1)] | Literal["published", "anytime"] = "anytime"
     n_segments: int = Field(default=6, ge=2)
 
     def start(
@@ -83,13 +83,13 @@ class GlrKlucb(Restarting):
         """Allocate the state."""
         alpha = self.alpha
         changes = (self.n_segments - 1) * (n_channels if self.restart == "local" else 1)
-        if self.delta != "paper":
+        if self.delta != "published":
             delta = self.delta
         else:
-            rounds = _needed_horizon(horizon, "glr-klucb with delta='paper'")
+            rounds = _needed_horizon(horizon, "glr-klucb with delta='published'")
             delta = min(0.5, 1.0 / math.sqrt(changes * rounds))
-        if alpha == "paper":
-            rounds = _needed_horizon(horizon, "glr-klucb with alpha='paper'")
+        if alpha == "published":
+            rounds = _needed_horizon(horizon, "glr-klucb with alpha='published'")
             alpha = min(1.0, 0.05 * math.sqrt(changes * math.log(rounds) / rounds))
         same = GlrCucb(
             index=self.index,

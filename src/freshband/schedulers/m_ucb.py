@@ -28,13 +28,13 @@ class MUcb(Restarting):
     ----------
     window : int >= 2, default 100
         The number of outcomes w that are compared, see `freshband.detectors.two_halves`.
-    threshold : float > 0 or "paper", default 27.0
-        The threshold b. ``paper`` is `sqrt(w ln(2 N T²) / 2)` and needs the horizon T.
-    alpha : float in [0, 1] or "paper", default 0.02
-        The share γ of forced exploration. ``paper`` is `sqrt((n_segments - 1) N (2 b + 3 sqrt(w)) /
-        (2 T))` and needs the horizon T.
+    threshold : float > 0 or "published", default 27.0
+        The threshold b. ``published`` is `sqrt(w ln(2 N T²) / 2)` and needs the horizon T.
+    alpha : float in [0, 1] or "published", default 0.02
+        The share γ of forced exploration. ``published`` is `sqrt((n_segments - 1) N (2 b + 3
+        sqrt(w)) / (2 T))` and needs the horizon T.
     n_segments : int >= 1, default 6
-        The number of stationary segments assumed by ``alpha="paper"``.
+        The number of stationary segments assumed by ``alpha="published"``.
     index_c : float > 0, default 2.0
         The width `c` of the UCB bonus; only with ``index="ucb"``.
     index, channel_key : as in `glr-cucb`
@@ -43,8 +43,8 @@ class MUcb(Restarting):
     Notes
     -----
     Assumes long segments, changes that are large compared with `b / w`, and, for its guarantee,
-    that T and the number of segments are known. The preset ``paper`` is the authors' tuning; where
-    segments are short its share of exploration is large.
+    that T and the number of segments are known. The preset ``published`` is the authors' tuning;
+    where segments are short its share of exploration is large.
 
     **Deviations.** (1) M channels are played instead of one: those of the largest indices; a swept
     channel takes the place of the one with the lowest index. (2) The default exploration and
@@ -66,12 +66,12 @@ class MUcb(Restarting):
     piecewise-stationary bandit", AISTATS 2019.
     """
 
-    presets: ClassVar[Presets] = {"paper": {"threshold": "paper", "alpha": "paper"}}
+    presets: ClassVar[Presets] = {"published": {"threshold": "published", "alpha": "published"}}
 
     index_c: float = Field(default=2.0, gt=0)
     window: int = Field(default=100, ge=2)
-    threshold: Annotated[float, Field(gt=0)] | Literal["paper"] = 27.0
-    alpha: Annotated[float, Field(ge=0, le=1)] | Literal["paper"] = 0.02
+    threshold: Annotated[float, Field(gt=0)] | Literal["published"] = 27.0
+    alpha: Annotated[float, Field(ge=0, le=1)] | Literal["published"] = 0.02
     n_segments: int = Field(default=6, ge=1)
 
     def start(
@@ -86,14 +86,14 @@ class MUcb(Restarting):
         )
 
     def _limit(self, n_channels: int, horizon: int | None) -> float:
-        if self.threshold != "paper":
+        if self.threshold != "published":
             return self.threshold
-        rounds = _needed_horizon(horizon, "m-ucb with threshold='paper'")
+        rounds = _needed_horizon(horizon, "m-ucb with threshold='published'")
         return math.sqrt(0.5 * self.window * math.log(2.0 * n_channels * rounds**2))
 
     def _rate(self, n_channels: int, limit: float, horizon: int | None) -> float:
-        if self.alpha != "paper":
+        if self.alpha != "published":
             return self.alpha
-        rounds = _needed_horizon(horizon, "m-ucb with alpha='paper'")
+        rounds = _needed_horizon(horizon, "m-ucb with alpha='published'")
         needed = n_channels * (2.0 * limit + 3.0 * math.sqrt(self.window))
         return min(1.0, math.sqrt((self.n_segments - 1) * needed / (2.0 * rounds)))

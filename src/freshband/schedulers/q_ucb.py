@@ -62,9 +62,8 @@ class QUcb(Index):
 
     Notes
     -----
-    Assumes that nothing changes. It comes from queues, where a long queue must not make the learner
-    explore less; for ages it has the same guarantee, `O(N ln² T)` and more, as plain UCB, and
-    explores for long: all of the first 1,000 rounds with N = 5.
+    Assumes that nothing changes. It comes from queues, whose length also depends on runs of
+    failures, as ages do. It explores for long: with N = 5 all of the first 600 rounds are random.
 
     **Deviations.** (1) M channels are played instead of one.
 

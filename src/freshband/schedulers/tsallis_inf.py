@@ -26,10 +26,11 @@ class _TsallisState(NamedTuple):
 
     loss: NDArray[np.float64]  # (N,) estimated losses so far
     scaled: NDArray[np.float64]  # (N,) η_t times the losses
+    level: NDArray[np.float64]  # (1,) ν of the last round, from which the next is found
     rate: NDArray[np.float64]  # (1,) η_1
 
 
-declare(_TsallisState, loss=between(0), rate=FIXED)
+declare(_TsallisState, loss=between(0), level=between(-np.inf), rate=FIXED)
 
 
 @kernel
@@ -77,7 +78,7 @@ def _spread(scheme: _TsallisState, t: int, offered: Any, size: int, marginals: A
         gamma = min(1.0, 1.0 / math.sqrt(math.log(free / (free - size))))
     even = _slope(size / free, gamma)
     low, high = low - even, high - even  # of ν: all marginals at most, and at least, size / free
-    level = low
+    level = min(max(scheme.level[0], low), high)
     for _ in range(100):
         total, growth = 0.0, 0.0
         for channel in range(len(offered)):
@@ -95,6 +96,7 @@ def _spread(scheme: _TsallisState, t: int, offered: Any, size: int, marginals: A
         level += (size - total) / growth
         if not low < level < high:
             level = 0.5 * (low + high)
+    scheme.level[0] = level
 
 
 @credit.register(_TsallisState)
@@ -127,9 +129,9 @@ class TsallisInf(Parameters):
     changes.
 
     **Deviations.** (1) A loss is 1 for a lost update and 0 for a delivered one, so that no estimate
-    is negative; the authors' losses are in [-1, 1]. (2) What `+aa` chose was not drawn: its
-    outcomes teach the means only. (3) An outcome that is more than 62 rounds late teaches the means
-    only, because the probability of its draw is forgotten.
+    is negative; the authors' losses are in [-1, 1]. (2) A round in which `+aa` acted was not
+    drawn: its outcomes teach the means only. (3) An outcome that is more than 62 rounds late
+    teaches the means only, because the probability of its draw is forgotten.
 
     Examples
     --------
@@ -154,5 +156,10 @@ class TsallisInf(Parameters):
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
     ) -> MarginalsState:
         """Allocate the state, without losses."""
-        scheme = _TsallisState(np.zeros(n_channels), np.zeros(n_channels), np.array([self.eta]))
+        scheme = _TsallisState(
+            loss=np.zeros(n_channels),
+            scaled=np.zeros(n_channels),
+            level=np.zeros(1),
+            rate=np.array([self.eta]),
+        )
         return start_marginals(scheme, n_clients, n_channels, self.discount)
