@@ -122,6 +122,8 @@ class _Call:
         body = await _read_body(scope, receive, self._service.max_body)
         hosted = self._service.find(scope)
         async with self._service.turn(hosted):
+            if self._service.find(scope) is not hosted:
+                raise HTTPException(404, "the coordinator was removed meanwhile")
             reply = hosted.answer(self._call, body)
             if hosted.unsettled:
                 await asyncio.to_thread(hosted.settle)
