@@ -39,12 +39,12 @@ def warm_up(*policies: str, **settings: Any) -> None:
 
 
 def compile_for(coordinator: Coordinator) -> None:
-    """Play a few rounds with a copy of a coordinator, outcomes in time and late."""
+    """Play rounds with a copy of a coordinator: all clients there or not, outcomes late or not."""
     copy = type(coordinator).from_bytes(coordinator.to_bytes())
     n_clients, wanted = copy.n_clients, copy.policy.needs_contributions
     worth = np.ones(n_clients) if wanted else None
-    for _ in range(2):
-        copy.plan(worth)
+    for here in (None, np.arange(n_clients) > 0):  # compiled apart
+        copy.plan(worth, present=here)
         copy.observe(np.full(n_clients, -1))
         copy.observe(np.ones(n_clients, np.int8), round=copy.round)
     _ = copy.channel_means, copy.beliefs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from typer.core import TyperCommand, TyperGroup
@@ -16,6 +17,7 @@ class Command(TyperCommand):
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help page."""
         _fold_tables()
+        self.help = _reflow(self.help)
         super().format_help(ctx, formatter)
 
 
@@ -25,7 +27,24 @@ class Group(TyperGroup):
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help page."""
         _fold_tables()
+        self.help = _reflow(self.help)
         super().format_help(ctx, formatter)
+
+
+def _reflow(text: str | None) -> str | None:
+    r"""Return help whose paragraphs are one line each; typer breaks them where the source does.
+
+    Examples
+    --------
+    >>> _reflow("What it does\nand why.\n\n  freshband list")
+    'What it does and why.\n\n  freshband list'
+    """
+    if text is None:
+        return None
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(
+        each if each.startswith(" ") else " ".join(each.split()) for each in paragraphs
+    )
 
 
 def _fold_tables() -> None:

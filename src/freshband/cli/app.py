@@ -45,6 +45,7 @@ app = typer.Typer(
         "  freshband simulate --policies random,bayes --runs 20 --plot regret.png\n\n"
         "  freshband train --policy bayes --matching priority --out run\n\n"
         "  freshband compare --policies random,bayes+priority --plot comparison.png\n\n"
+        "  freshband serve --clients 20 --channels 30 --state state.npz\n\n"
         "  freshband list schedulers"
     ),
     no_args_is_help=True,

@@ -122,8 +122,12 @@ class _Call:
         body = await _read_body(scope, receive, self._service.max_body)
         hosted = self._service.find(scope)
         async with self._service.turn(hosted):
+            if self._service.find(scope) is not hosted:
+                raise HTTPException(404, "the coordinator was removed meanwhile")
             reply = hosted.answer(self._call, body)
-            if hosted.unsettled:
+            if hosted.unsettled and len(self._service.catalogue) == 1:
+                hosted.settle()  # nobody else can go on meanwhile, and a thread costs time
+            elif hosted.unsettled:
                 await asyncio.to_thread(hosted.settle)
         length = (b"content-length", b"%d" % len(reply))
         headers = [(b"content-type", b"application/json"), length]

@@ -56,6 +56,9 @@ class Catalogue:
         self._first = ""
         self._adding = threading.Lock()
 
+    def __len__(self) -> int:
+        return len(self._hosted)
+
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._hosted))
 

@@ -34,7 +34,8 @@ _FORMAT: Final = "freshband journal 1"
 _REMEMBERED: Final = 64  # answers, for requests that are repeated
 _SORT: Final = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 _WRITE: Final = json.JSONEncoder(separators=(",", ":")).encode
-_LINES: Final = 4096  # of a journal, after which a snapshot is made
+_LINES: Final = 4096  # of a journal, after which a snapshot is made,
+_BYTES: Final = 1 << 26  # and its size
 
 
 class Hosted:
@@ -166,7 +167,7 @@ class Hosted:
         except FileError:
             self._coordinator = None  # what the file holds is not known: read it again
             raise
-        if journal.lines > _LINES:
+        if journal.lines > _LINES or journal.size > _BYTES:
             try:
                 self.snapshot()
             except FileError as error:  # the journal has it all

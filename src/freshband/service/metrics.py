@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from freshband import __version__
+from freshband.errors import FileError
 from freshband.service.catalogue import Catalogue
 
 __all__ = ["Metrics"]
@@ -62,7 +63,10 @@ class Metrics:
 def _of_coordinators(catalogue: Catalogue) -> Iterator[str]:
     rows: dict[str, list[tuple[str, float]]] = {name: [] for name in _DESCRIBED}
     for name, hosted in catalogue.items():
-        coordinator = hosted.coordinator
+        try:
+            coordinator = hosted.coordinator
+        except FileError:  # its file cannot be read; requests say why
+            continue
         ages = coordinator.ages
         there = ~np.isnan(ages)
         values = {
