@@ -92,10 +92,15 @@ def keeps_rules(scheduler: Any, matching: Any, desk: Any, t: int) -> bool:
 
 @cold
 def _exist(desk: Any) -> bool:
-    """Whether all chosen channels exist."""
+    """Whether all chosen channels exist and differ; ``desk.given`` is -1 for those seen here."""
     for j in range(len(desk.chosen)):
         if desk.chosen[j] < 0 or desk.chosen[j] >= desk.scores.shape[1]:
             return False
+        desk.given[desk.chosen[j]] = 0
+    for j in range(len(desk.chosen)):
+        if desk.given[desk.chosen[j]] == -1:
+            return False
+        desk.given[desk.chosen[j]] = -1
     return True
 
 
