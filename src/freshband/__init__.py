@@ -16,15 +16,25 @@ from freshband._lazy import import_on_use
 
 __version__ = "0.1.0"
 
-__all__ = ["Coordinator", "__version__", "load_result", "save_result", "simulate", "summarise"]
+__all__ = [
+    "Coordinator",
+    "__version__",
+    "load_result",
+    "parse_policy",
+    "save_result",
+    "simulate",
+    "summarise",
+]
 
 if TYPE_CHECKING:
+    from freshband._policy import parse_policy
     from freshband.coordinator import Coordinator
     from freshband.simulation import load_result, save_result, simulate, summarise
 
 __getattr__, __dir__ = import_on_use(  # so that ``import freshband`` is instant
     __name__,
     {
+        "._policy": ["parse_policy"],
         ".coordinator": ["Coordinator"],
         ".simulation": ["load_result", "save_result", "simulate", "summarise"],
     },

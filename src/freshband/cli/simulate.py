@@ -44,6 +44,7 @@ def simulate(
         typer.Option(
             help="Comma-separated policies, each scheduler[:preset][+token...]; tokens are "
             "matchings (age, rotate, random, fixed; priority needs training), aa and aa-sum. "
+            "LABEL=scheduler{key=value,...} is one with settings of its own. "
             "Where outcomes are late, the default leaves out m-exp3, which cannot learn then."
         ),
     ] = "random,m-exp3,glr-cucb,bayes",
@@ -116,6 +117,8 @@ def simulate(
 
       freshband simulate --policies m-exp3 --set m-exp3.gamma=0.1 --format json
 
+      freshband simulate --policies 'fast=cucb{mean_window=200},slow=cucb{mean_window=2000}'
+
       freshband simulate --channels trace --set path=FILE.npz --set key=received
 
       freshband simulate --clients 20 --set n_channels=5 --set max_transmissions=3
@@ -127,6 +130,7 @@ def simulate(
     from freshband import save_result, summarise
     from freshband import simulate as run_simulation
     from freshband._plugins import made_with
+    from freshband._policy import split_policies
     from freshband.channels.base import _at_most, build
 
     check_outputs(out, plot)
@@ -135,7 +139,7 @@ def simulate(
     given = given_options(context)
     if "policies" not in given and fleet.get("ack_delay"):
         policies = _LEARN_LATE
-    check_options(policy_options, [name.strip() for name in policies.split(",")], policy_options)
+    check_options(policy_options, split_policies(policies), policy_options)
     request: dict[str, Any] = {
         "channels": channels,
         "channel_options": channel_options,

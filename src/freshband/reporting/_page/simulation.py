@@ -43,7 +43,7 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> parts.Part:
     if air is not None:
         charts.append(channel_map(air, {}, run=first))
     fleet = describe_fleet(config)
-    masked = _mask_detections(result, config.get("policy_options", {}))
+    masked = _mask_detections(result, config)
     true = result.detected + result.missed
     counts = xr.concat([true, *(masked[name] for name in _FOUND)], "measure")
     rows = {
