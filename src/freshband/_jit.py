@@ -41,6 +41,9 @@ _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 _INNER_OPTIONS = {**_OPTIONS, "pipeline_class": LinkedCompiler}
 
 
+_PLACE = re.compile(r'(?:File "|\bat )([^"\n]+\.py)(?:", line | \()(\d+)')
+
+
 class _Decorator(Protocol):
     def __call__(self, function: F, /) -> F: ...
 
@@ -167,7 +170,7 @@ def explained(policy: str) -> Iterator[None]:
     """Turn an error of the compiler or of a bounds check into one line that names the policy."""
     try:
         yield
-    except errors.NumbaError as error:
+    except (errors.NumbaError, errors.UnsupportedBytecodeError) as error:
         raise RuleError(f"policy {policy!r} cannot be compiled: {_gist(str(error))}") from error
     except IndexError as error:
         raise RuleError(
@@ -184,11 +187,19 @@ def _gist(message: str) -> str:
     if what.startswith("No implementation of"):
         call = re.search(r">>> (.+)", complaint)
         what = f"no way to compute {call[1]}" if call else what
+    what = what.removesuffix(". Raised from None")
     what = re.sub(r"of type (\w+State)\(.*", r"of \1", what.replace("unaligned ", ""))
-    places = re.findall(r'File "(.+)", line (\d+)', complaint)
-    named = [(Path(file).name, line) for file, line in places]
-    where = [f" ({file}, line {line})" for file, line in named if file not in _CALLERS]
+    near, all_named = (_PLACE.findall(text) for text in (complaint, plain))
+    known = [place for place in near if Path(place[0]).name not in _CALLERS]
+    own = [place for place in near + all_named[::-1] if not _is_library(Path(place[0]))]
+    where = [f" ({Path(file).name}, line {line})" for file, line in own + known]
     return (what if len(what) <= 200 else what[:197] + "...") + "".join(where[:1])
+
+
+def _is_library(path: Path) -> bool:
+    """Whether a file is one of the package or of numba, and not the user's."""
+    folders = (Path(__file__).parent, Path(numba.__file__).parent)
+    return any(path.resolve().is_relative_to(folder) for folder in folders)
 
 
 def _compiled_sources() -> list[Path]:

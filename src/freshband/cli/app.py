@@ -17,6 +17,7 @@ from freshband.cli import flower
 from freshband.cli._folding import Command, Group
 from freshband.cli._playing import interrupt
 from freshband.cli.bounds import bounds
+from freshband.cli.check import check
 from freshband.cli.compare import compare
 from freshband.cli.list import list_things
 from freshband.cli.report import report
@@ -51,7 +52,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (simulate, train, compare, report, bounds, show):
+for _command in (simulate, train, compare, report, bounds, show, check):
     app.command(cls=Command)(_command)
 app.command(cls=ReproduceCommand)(reproduce)
 app.command("list", cls=Command)(list_things)
