@@ -16,6 +16,7 @@ from freshband._plugins import import_file
 from freshband.cli import flower
 from freshband.cli._folding import Command, Group
 from freshband.cli._playing import interrupt
+from freshband.cli.arena import arena
 from freshband.cli.bounds import bounds
 from freshband.cli.check import check
 from freshband.cli.compare import compare
@@ -52,7 +53,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (simulate, train, compare, report, bounds, show, check):
+for _command in (simulate, train, compare, arena, report, bounds, show, check):
     app.command(cls=Command)(_command)
 app.command(cls=ReproduceCommand)(reproduce)
 app.command("list", cls=Command)(list_things)
