@@ -90,9 +90,9 @@ def read_settings(settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, di
 
 
 def split_fleet(
-    channels: str, settings: Mapping[str, Any]
+    channels: str | type, settings: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings of a channel model, given by name, and those of the simulated fleet.
+    """Return the settings of a channel model, given by name or class, and those of the fleet.
 
     Examples
     --------
@@ -102,7 +102,8 @@ def split_fleet(
     from freshband.channels.base import registry
     from freshband.fleet.conditions import SimulatedFleet
 
-    kind, of_fleet = registry[channels], SimulatedFleet.model_fields
+    of_fleet = SimulatedFleet.model_fields
+    kind = registry[channels] if isinstance(channels, str) else channels
     of_channels = getattr(kind, "model_fields", settings.keys() - of_fleet)
     for name in settings:
         if name in of_channels and name in of_fleet:

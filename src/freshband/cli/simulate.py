@@ -19,10 +19,12 @@ from freshband.cli._settings import (
     split_fleet,
 )
 from freshband.cli._tables import print_policies, print_written
-from freshband.errors import ParameterError
+from freshband.errors import ParameterError, UnknownNameError, nearest, shown
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from freshband.arena.families import Family
 
 # Columns that a narrow terminal leaves out, in this order.
 _SPARE = ("M rounds/s", "Jain", "oldest", "delay", "alarms", "cum. variance", "vs rotate")
@@ -37,7 +39,11 @@ _Measure = StrEnum("_Measure", ["regret", "regret_rotate", "regret_fixed", "age"
 def simulate(
     context: typer.Context,
     channels: Annotated[
-        str, typer.Option(help="Channel model or named instance; see 'freshband list channels'.")
+        str,
+        typer.Option(
+            help="Channel model or named instance, see 'freshband list channels', or a family of "
+            "the arena with its clients and rounds, see 'freshband list families'."
+        ),
     ] = "piecewise",
     policies: Annotated[
         str,
@@ -135,13 +141,19 @@ def simulate(
 
     check_outputs(out, plot)
     plain_options, policy_options = read_settings(settings or [])
-    channel_options, fleet = split_fleet(channels, plain_options)
     given = given_options(context)
+    air = _find_family(channels)
+    if air is not None:
+        plain_options = {**air.options, **plain_options}
+        clients = clients if "clients" in given else air.clients
+        rounds = rounds if "rounds" in given else air.rounds
+    kind = channels if air is None else air.kind
+    channel_options, fleet = split_fleet(kind, plain_options)
     if "policies" not in given and fleet.get("ack_delay"):
         policies = _LEARN_LATE
     check_options(policy_options, split_policies(policies), policy_options)
     request: dict[str, Any] = {
-        "channels": channels,
+        "channels": kind,
         "channel_options": channel_options,
         "policies": policies,
         "policy_options": policy_options,
@@ -158,7 +170,8 @@ def simulate(
     if like is not None:
         request, kept = _repeat(like, request, given)
     with made_with(like, kept):
-        model = build(request.pop("channels"), request.pop("channel_options"))
+        kind, options = request.pop("channels"), request.pop("channel_options")
+        model = build(kind, options) if isinstance(kind, str) else build(kind(**options))
         if like is None and "rounds" not in given:
             request["rounds"] = _at_most(rounds, model)
         if plot is not None:
@@ -180,6 +193,19 @@ def simulate(
     else:
         _print_table(result)
         print_written([out, plot])
+
+
+def _find_family(name: str) -> Family | None:
+    """Return the family of a name that is not a channel model's, or None."""
+    from freshband.arena.families import FAMILIES, family
+    from freshband.channels.base import registry
+
+    if name in registry:
+        return None
+    if name not in FAMILIES and not name.startswith("against-"):
+        known = [*registry, *FAMILIES]
+        raise UnknownNameError(f"unknown channel model {shown(name)}; {nearest(name, known)}")
+    return family(name)
 
 
 def _repeat(
