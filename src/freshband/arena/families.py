@@ -55,12 +55,23 @@ _SWEEP: Final = {"pattern": "sweep", "dwell": 100, "width": 2, "budget": 1.0}
 _RANDOM: Final = {"pattern": "random", "dwell": 20, "width": 2, "budget": 1.0}
 
 
+def _broken(breakpoints: int, about: str, share: float = 1.0) -> Family:
+    """Return breakpoints at random rounds, with rates from all of [0, 1]."""
+    options = {"n_breakpoints": breakpoints, "p_change": share, "spacing": "random"}
+    return Family(
+        f"breakpoints-{breakpoints}{'' if share == 1 else '-some'}",
+        about,
+        "piecewise",
+        {**options, "mean_low": 0.0, "mean_high": 1.0},
+    )
+
+
 def _sized(channels: int, clients: int, **more: Any) -> Family:
     return Family(
         f"size-{channels}-{clients}",
-        f"{clients} clients on {channels:,} channels, five breakpoints",
-        "piecewise",
-        {"n_channels": channels},
+        f"{clients} clients on {channels:,} channels, all rates change every 1,000 rounds or so",
+        "switching",
+        {"n_channels": channels, "hazard": 0.001},
         clients,
         **more,
     )
@@ -100,20 +111,11 @@ _LISTED: Final = (
         "stationary",
         {"mean_low": 0.45, "mean_high": 0.55},
     ),
-    Family("breakpoints-0", "no breakpoint", "piecewise", {"n_breakpoints": 0}),
-    Family("breakpoints-5", "five breakpoints, all channels change", "piecewise"),
-    Family(
-        "breakpoints-12", "twelve breakpoints, all channels change", "piecewise",
-        {"n_breakpoints": 12},
-    ),
-    Family(
-        "breakpoints-5-some", "five breakpoints, 30 % of the channels change", "piecewise",
-        {"p_change": 0.3},
-    ),
-    Family(
-        "breakpoints-12-some", "twelve breakpoints, 30 % of the channels change", "piecewise",
-        {"n_breakpoints": 12, "p_change": 0.3},
-    ),
+    _broken(0, "no breakpoint"),
+    _broken(5, "five breakpoints, all channels change"),
+    _broken(12, "twelve breakpoints, all channels change"),
+    _broken(5, "five breakpoints, 30 % of the channels change", 0.3),
+    _broken(12, "twelve breakpoints, 30 % of the channels change", 0.3),
     Family(
         "hazard-low", "all rates change with probability 0.0005 per round", "switching",
         {"hazard": 0.0005},

@@ -193,3 +193,5 @@ def _print(result: xr.Dataset, output: _Format) -> None:
         for table in shown:
             right = table.head[1:] if table.head[1] != "what it is" else table.head[3:]
             console.print(make_table(table.title, table.head, table.rows, right=right))
+        for told in tables.not_run(result):
+            console.print(told, highlight=False)

@@ -24,7 +24,17 @@ from freshband.arena.result import (
 from freshband.reporting._numbers import MISSING, number, with_digits
 from freshband.reporting.curves import COLOURS
 
-__all__ = ["ages", "as_csv", "as_latex", "as_markdown", "draw_arena", "families", "ranking", "wins"]
+__all__ = [
+    "ages",
+    "as_csv",
+    "as_latex",
+    "as_markdown",
+    "draw_arena",
+    "families",
+    "not_run",
+    "ranking",
+    "wins",
+]
 
 _DASHES: Final = ("-", "--", "-.", ":")
 _LABELS: Final = {"regret": "AoI regret", "age": "mean age so far"}
@@ -83,7 +93,7 @@ def families(result: xr.Dataset) -> Listed:
         row = [name, about[name], best, _age(result, name, best)]
         if default is not None:
             means = result.mean_age.sel(family=name).mean("run")
-            row.append(number(float(means.sel(policy=default) / means.min())))
+            row.append(with_digits(float(means.sel(policy=default) / means.min()), 3))
         rows.append(row)
     head = ["family", "what it is", "best", "its mean age"]
     head += [] if default is None else [f"{default} over best"]
@@ -106,6 +116,16 @@ def _age(result: xr.Dataset, family: str, policy: str) -> str:
     if row["mean_age"] is None:
         return f"not run, {row['ns_per_round']:,.0f} ns per round"
     return number(row["mean_age"]["mean"], row["mean_age"]["se"])
+
+
+def not_run(result: xr.Dataset) -> list[str]:
+    """Return a line for each policy that was too slow for a family."""
+    return [
+        f"{policy} was not run on {family}: {float(speed):,.0f} ns per round"
+        for family, row in zip(result.family.values, result.ns_per_round.values, strict=True)
+        for policy, speed in zip(result.policy.values, row, strict=True)
+        if bool(result.mean_age.sel(family=family, policy=policy).isnull().all())
+    ]
 
 
 def summarise_one(result: xr.Dataset, family: str, policy: str) -> dict[str, Any]:
