@@ -145,7 +145,7 @@ def spelled(policy: str | Policy) -> str:
 
 
 def parse_policy(
-    text: str | Policy | schedulers.Scheduler,
+    text: str | Policy | Parameters,
     options: Mapping[str, Any] | None = None,
     *,
     name: str | None = None,

@@ -20,7 +20,7 @@ from freshband._sealed import versions_of
 from freshband._seeding import check_seed
 from freshband.arena.against import is_deterministic
 from freshband.arena.families import FAMILIES, Family, family, pick_families
-from freshband.arena.pieces import Contest, Found, Piece, play_piece
+from freshband.arena.pieces import Contest, Found, Piece, agent_text, play_piece
 from freshband.arena.result import collect
 from freshband.errors import ParameterError, shown
 from freshband.parameters import file_path, whole_number
@@ -49,6 +49,7 @@ def compete(
     policies: Sequence[str | Policy] | str | None = None,
     families: Iterable[str | Family] | None = None,
     *,
+    agents: Sequence[str] = (),
     full: bool = False,
     runs: int | None = None,
     rounds: int | None = None,
@@ -69,6 +70,8 @@ def compete(
     families : sequence of str or Family, optional
         Names, patterns such as ``"jammer-*"``, or families; by default all, and a table against
         every policy that makes no random choices.
+    agents : sequence of str, optional
+        Names of agents that `freshband.gym.register_agent` entered; they need the extra ``gym``.
     full : bool, default False
         Whether each family has as many instances as a publication needs.
     runs, rounds : int >= 1, optional
@@ -112,10 +115,22 @@ def compete(
         limit=float(seconds),
     )
     where = open_backend(backend, workers=threads, address=address)
-    texts = [None, *(_spell(policy) for policy in parsed)]
+    names = [*(policy.name for policy in parsed), *_check_agents(agents, named)]
+    texts = [None, *(_spell(policy) for policy in parsed), *map(agent_text, agents)]
     pieces = [Piece(place, text) for place in range(len(chosen)) for text in texts]
     found = dict(_play(contest, pieces, where, progress, keep))
-    return collect(contest, [policy.name for policy in parsed], texts, found)
+    return collect(contest, names, texts, found)
+
+
+def _check_agents(agents: Sequence[str], policies: Iterable[str]) -> Sequence[str]:
+    """Return the names of agents, of which each must be known, and none that of a policy."""
+    for name in agents:
+        from freshband.gym import find_agent
+
+        find_agent(name)
+        if name in policies or list(agents).count(name) > 1:
+            raise ParameterError(f"policies and agents must differ, got {name!r} twice")
+    return agents
 
 
 def _spell(policy: Policy) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +23,16 @@ from freshband.simulation.monte_carlo import _Plan, _play_run
 POINTS: Final = 50  # of a curve
 
 
+_AGENT: Final = "agent "  # then its name: no policy is written so
+
+
+def agent_text(name: str) -> str:
+    """Return what stands for an agent among policies."""
+    return f"{_AGENT}{name}"
+
+
 class Piece(NamedTuple):
-    """What is played: a family by its place, and a policy, or None for the oracle."""
+    """What is played: a family by its place, and a policy or agent, or None for the oracle."""
 
     family: int
     policy: str | None
@@ -39,11 +49,27 @@ class Piece(NamedTuple):
         text = self.policy or "oracle"
         digest = hashlib.sha256(text.encode())
         if self.policy is not None:
-            source = inspect.getsourcefile(type(parse_policy(text).scheduler))
-            if source is not None:
-                digest.update(Path(source).read_bytes())
+            try:
+                source = Path(inspect.getsourcefile(self._code()) or "").read_bytes()
+            except (TypeError, OSError):  # of a notebook, say: never taken for the same
+                source = os.urandom(8)
+            digest.update(source)
         plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
         return f"{plain[:60]}-{digest.hexdigest()[:12]}"
+
+    @property
+    def agent(self) -> str | None:
+        """The name of the agent, if it is one."""
+        text = self.policy or ""
+        return text.removeprefix(_AGENT) if text.startswith(_AGENT) else None
+
+    def _code(self) -> Any:
+        """Return the class or function that decides what the policy does."""
+        if self.agent is None:
+            return type(parse_policy(self.policy or "").scheduler)
+        from freshband.gym import find_agent
+
+        return find_agent(self.agent)
 
 
 @dataclass(frozen=True)
@@ -92,6 +118,8 @@ def play_piece(contest: Contest, piece: Piece) -> dict[str, NDArray[Any]]:
         plan = contest.plan(family, [])
         curves = [_play_run(plan, run).yardsticks.get("regret") for run in range(plan.runs)]
         return {"age": np.array([curve for curve in curves if curve is not None])}
+    if piece.agent is not None:
+        return _play_agent(contest, contest.plan(family, []), piece.agent)
     plan = contest.plan(family, [parse_policy(piece.policy)])
     trial = _seconds_per_round(plan)
     slow = trial * plan.rounds * plan.runs > contest.limit
@@ -100,6 +128,28 @@ def play_piece(contest: Contest, piece: Piece) -> dict[str, NDArray[Any]]:
         "age": np.array([record.tallies[0].age_curve for record in records], np.float64),
         "exposure": np.array([record.exposure[0] for record in records]),
         "seconds": np.array([record.seconds[0] for record in records]),
+        "trial": np.array([trial]),
+    }
+
+
+def _play_agent(contest: Contest, plan: _Plan, name: str) -> dict[str, NDArray[Any]]:
+    """Play an agent on the same instances, in the environment of `freshband.gym`."""
+    from freshband.gym import SchedulingEnv, find_agent, play_agent
+
+    agent, few = find_agent(name)(), min(plan.rounds, 500)
+
+    def play(rounds: int, run: int) -> tuple[NDArray[np.int64], float]:
+        environment = SchedulingEnv(plan.model, plan.clients, rounds)
+        began = time.thread_time()
+        return play_agent(agent, environment, plan.seed, run), time.thread_time() - began
+
+    trial = play(few, 0)[1] / few
+    runs = 0 if trial * plan.rounds * plan.runs > contest.limit else plan.runs
+    played = [play(plan.rounds, run) for run in range(runs)]
+    return {
+        "age": np.array([np.cumsum(sums)[plan.checkpoints - 1] for sums, _ in played], np.float64),
+        "exposure": np.full(runs, float(plan.rounds * plan.clients)),
+        "seconds": np.array([seconds for _, seconds in played]),
         "trial": np.array([trial]),
     }
 

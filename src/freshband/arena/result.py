@@ -173,7 +173,7 @@ def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     below = (values[:, None] > values).sum(axis=1)
     equal = (values[:, None] == values).sum(axis=1)
-    return below + (equal + 1) / 2
+    return np.asarray(below + (equal + 1) / 2)
 
 
 def count_wins(result: xr.Dataset) -> NDArray[np.int64]:

@@ -44,6 +44,15 @@ def arena(
             show_default="every scheduler that learns",
         ),
     ] = None,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--agent",
+            metavar="NAME",
+            help="An agent for the Gymnasium environment that an imported file registers, "
+            "repeatable; see examples/gym_agent.py.",
+        ),
+    ] = None,
     trace: Annotated[
         list[Path] | None,
         typer.Option(
@@ -127,6 +136,7 @@ def arena(
         result = compete(
             policies,
             wanted,
+            agents=agent or [],
             **request,
             **where,
             limit=limit,
