@@ -144,8 +144,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Action]):
             still = isinstance(self._jammer, Still)
             self._block = block if still else Block(block.states.copy(), block.means.copy())
         self._round += 1
-        states, means = self._block.states[place], self._block.means[place]
-        react(self._jammer, self._round, self._assignment, states, means)
+        states: NDArray[np.uint8] = self._block.states[place]
+        react(self._jammer, self._round, self._assignment, states, self._block.means[place])
         return states
 
     def _assign(self, scores: NDArray[np.float64]) -> None:
