@@ -24,12 +24,13 @@ from freshband.channels.base import Block, open_air
 from freshband.channels.piecewise import Piecewise
 from freshband.errors import FreshbandError, shown
 from freshband.schedulers.base import means, registry, reveal, update
-from freshband.simulation._loop import Tally, open_tally, run_block
+from freshband.simulation._loop import open_tally, run_block
 from freshband.states import reserve
 
 __all__ = [
     "assignment_problems",
     "declaration_problems",
+    "log_assignments",
     "plain_problems",
     "scheduler_problems",
 ]
@@ -139,36 +140,48 @@ def _play_plainly(policy: Policy, clients: int, channels: int, rounds: int) -> I
 def _compiled_problems(policy: Policy) -> Iterator[str]:
     """Yield what is wrong with a policy that is compiled."""
     try:
-        compiled, plain = (_log(policy, engine) for engine in (run_block, _SOURCE))
+        air = _draw(5, _ROUNDS)
+        compiled, plain = (
+            log_assignments(policy, air, 2, engine=engine) for engine in (run_block, _SOURCE)
+        )
     except FreshbandError as error:
         yield str(error)
         return
-    differ = np.flatnonzero((compiled.assignment_log != plain.assignment_log).any(axis=1))
+    differ = np.flatnonzero((compiled != plain).any(axis=1))
     if len(differ):
         at = differ[0]
         yield (
             f"compiled and plain runs differ from round {at + 1} on: "
-            f"{compiled.assignment_log[at].tolist()} and {plain.assignment_log[at].tolist()}; use "
+            f"{compiled[at].tolist()} and {plain[at].tolist()}; use "
             "math.log and friends, break ties explicitly, take random numbers from rng alone"
         )
-    yield from assignment_problems(compiled.assignment_log, 5)
+    yield from assignment_problems(compiled, 5)
 
 
 _SOURCE: Callable[..., Any] = getattr(run_block, "py_func", run_block)  # not compiled
 
 
-def _log(policy: Policy, engine: Callable[..., Any]) -> Tally:
-    """Return the tally of a run of the fused loop, with all rounds logged."""
-    rng, air = generator(0, Role.POLICY), _draw(5, _ROUNDS)
-    scheduler, matching = policy.start(2, 5, rng, _ROUNDS)
-    desk = open_desk(2, 5, policy.scheduler.client_scores)
-    tally = open_tally(2, np.array([_ROUNDS]), logged=_ROUNDS)
-    scheduler, still = reserve(scheduler, _ROUNDS), start_reacting(_air(5))
+def log_assignments(
+    policy: Policy,
+    air: Block,
+    clients: int,
+    *,
+    seed: int = 0,
+    engine: Callable[..., Any] | None = None,
+) -> NDArray[np.int64]:
+    """Return the channels that a policy gives to each client in the rounds of a block, (T, M)."""
+    rounds, channels = air.states.shape
+    rng = generator(seed, Role.POLICY)
+    scheduler, matching = policy.start(clients, channels, rng, rounds)
+    desk = open_desk(clients, channels, policy.scheduler.client_scores)
+    tally = open_tally(clients, np.array([rounds]), logged=rounds)
+    scheduler, still = reserve(scheduler, rounds), start_reacting(_air(channels))
     with explained(policy.name):
-        broken, alarm = engine(scheduler, matching, desk, tally, still, rng, 0, *air)
+        play = run_block if engine is None else engine
+        broken, alarm = play(scheduler, matching, desk, tally, still, rng, 0, *air)
     if broken:
         raise broken_rule(policy.name, broken, desk, alarm)
-    return tally
+    return tally.assignment_log
 
 
 def assignment_problems(log: NDArray[np.int64], channels: int) -> Iterator[str]:

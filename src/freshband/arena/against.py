@@ -12,8 +12,8 @@ from pydantic import field_validator
 
 from freshband._policy import parse_policy
 from freshband.channels._fields import Count, RatedBand
-from freshband.channels.base import _Floats, _Rng
-from freshband.coordinator import Coordinator
+from freshband.channels.base import Block, _Floats, _Rng
+from freshband.contract import log_assignments
 from freshband.errors import ParameterError
 
 __all__ = ["Against", "is_deterministic"]
@@ -75,12 +75,9 @@ def _foresee(
     policy: str, clients: int, channels: int, rounds: int, seed: int = 0
 ) -> NDArray[np.int64]:
     """Return the channels that a policy uses if nothing ever gets through, shape (T, M), sorted."""
-    coordinator = Coordinator(policy, clients, channels, seed=seed, horizon=rounds)
-    plans = []
-    for _ in range(rounds):
-        plans.append(coordinator.plan())
-        coordinator.observe(np.zeros(clients, np.bool_))
-    return np.sort(np.array(plans), axis=1)
+    nothing = np.zeros((rounds, channels), np.uint8)
+    air = Block(nothing, nothing.astype(np.float64))
+    return np.sort(log_assignments(parse_policy(policy), air, clients, seed=seed), axis=1)
 
 
 @functools.cache
@@ -93,7 +90,8 @@ def is_deterministic(policy: str) -> bool:
     (True, False, False)
     """
     parsed = parse_policy(policy)
-    if parsed.scheduler.sees_channels or parsed.needs_contributions:
+    told = parsed.scheduler.sees_channels or parsed.scheduler.client_scores
+    if told or parsed.needs_contributions:
         return False
     one, other = (_foresee(policy, 2, 5, 200, seed) for seed in (0, 1))
     return bool(np.array_equal(one, other))
