@@ -55,11 +55,11 @@ def compete(
     rounds: int | None = None,
     seed: int = 0,
     limit: float | None = None,
+    keep: str | os.PathLike[str] | None = None,
+    progress: bool = True,
     threads: int | None = None,
     backend: Literal["threads", "ray"] = "threads",
     address: str | None = None,
-    progress: bool = True,
-    keep: str | os.PathLike[str] | None = None,
 ) -> xr.Dataset:
     """Let policies compete on families of instances; in each family all meet the same instances.
 
@@ -81,10 +81,10 @@ def compete(
     limit : float > 0, optional
         Seconds that a policy may take on the instances of a family, by default 30, and 600 in
         full; one that would take longer is not run there.
-    threads, backend, address, progress
-        As for `freshband.simulate`.
     keep : path, optional
         A folder in which finished pieces are kept: a later call computes only what is missing.
+    progress, threads, backend, address
+        As for `freshband.simulate`.
 
     Returns
     -------
