@@ -123,7 +123,7 @@ def _play_plainly(policy: Policy, clients: int, channels: int, rounds: int) -> I
         if np.isnan(desk.scores[:, desk.chosen]).any():
             yield f"'score' wrote {shown(desk.scores.tolist())} in round {t}: NaN has no rank"
             return
-        desk.outcome[:] = states[desk.assignment]
+        desk.outcome[:] = np.where(desk.assignment >= 0, states[desk.assignment], -1)
         desk.ages[:] = np.where(desk.outcome == 1, 1, desk.ages + 1)
         alarm = update(scheduler, t, desk.assignment, desk.outcome, desk.overridden)
         if alarm is None and not silent:

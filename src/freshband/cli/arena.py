@@ -121,8 +121,11 @@ def arena(
 
       freshband arena --trace air.csv --policies bayes,random --format json
     """
+    from freshband._files import check_writable
     from freshband.arena import FAMILIES, compete, pick_families, trace_family
 
+    if out is not None:
+        check_writable(out / "arena.nc")
     options, others = read_settings(settings or [])
     if others or (options and not trace):
         raise ParameterError("--set is for recordings: give --trace FILE, and key=value alone")

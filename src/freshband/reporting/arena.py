@@ -197,11 +197,17 @@ def as_markdown(*tables: Listed) -> str:
     for table in tables:
         lines = [
             "| " + " | ".join(table.head) + " |",
-            "| --- |" + " ---: |" * (len(table.head) - 1),
+            "| --- |" + "".join(_align(cells) for cells in list(zip(*table.rows, strict=True))[1:]),
             *(f"| `{row[0]}` | " + " | ".join(row[1:]) + " |" for row in table.rows),
         ]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
+
+
+def _align(cells: Sequence[str]) -> str:
+    """Return the alignment of a column: numbers on the right."""
+    numbers = all(cell == MISSING or cell[:1].isdigit() for cell in cells)
+    return " ---: |" if numbers else " --- |"
 
 
 def draw_arena(result: xr.Dataset, measure: str = "regret") -> Figure:
