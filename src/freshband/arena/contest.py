@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -178,9 +177,8 @@ def _play(
             missing.append(piece)
         else:
             yield piece, known
-    stop, watch = threading.Event(), _Watch(len(pieces), len(pieces) - len(missing), progress)
-    with watch:
-        for place, found in backend.compute(partial(play_piece, contest), missing, stop):
+    with _Watch(len(pieces), len(pieces) - len(missing), progress) as watch:
+        for place, found in backend.compute(partial(play_piece, contest), missing, contest.stop):
             piece = missing[place]
             shelves[piece.family].save(piece.key, found)
             watch.advance(contest.families[piece.family].name, piece.policy)

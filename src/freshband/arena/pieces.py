@@ -6,9 +6,10 @@ import hashlib
 import inspect
 import os
 import re
+import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -82,6 +83,12 @@ class Contest:
     runs: int | None = None  # by default those of each family
     rounds: int | None = None
     limit: float = 30.0  # seconds
+    stop: threading.Event = field(default_factory=threading.Event, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without the stop event, which belongs to this process."""
+        given = (self.families, self.seed, self.full, self.runs, self.rounds, self.limit)
+        return Contest, given
 
     def plan(self, family: Family, policies: list[Policy]) -> _Plan:
         """Return the simulation of a family."""
@@ -94,6 +101,7 @@ class Contest:
             runs=usual if self.runs is None else self.runs,
             seed=self.seed,
             points=POINTS,
+            stop=self.stop,
         )
 
     def config(self, family: Family) -> dict[str, Any]:
