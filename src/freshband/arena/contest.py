@@ -30,7 +30,7 @@ from freshband.simulation.result import _LIBRARIES
 __all__ = ["compete", "every_policy"]
 
 _QUIET_FOR = 30.0  # seconds between two lines of a log
-_LIMIT = {False: 30.0, True: 600.0}  # seconds per piece, by whether it is a full contest
+_LIMIT = {False: 10.0, True: 600.0}  # seconds per piece, by whether it is a full contest
 
 
 def every_policy() -> list[str]:
@@ -78,7 +78,7 @@ def compete(
     seed : int >= 0, default 0
         The seed of all random numbers.
     limit : float > 0, optional
-        Seconds that a policy may take on the instances of a family, by default 30, and 600 in
+        Seconds that a policy may take on the instances of a family, by default 10, and 600 in
         full; one that would take longer is not run there.
     keep : path, optional
         A folder in which finished pieces are kept: a later call computes only what is missing.

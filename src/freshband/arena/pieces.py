@@ -82,7 +82,7 @@ class Contest:
     full: bool = False
     runs: int | None = None  # by default those of each family
     rounds: int | None = None
-    limit: float = 30.0  # seconds
+    limit: float = 10.0  # seconds
     stop: threading.Event = field(default_factory=threading.Event, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -85,7 +85,7 @@ def arena(
         typer.Option(
             help="Seconds that a policy may take for a family; one that would take longer is "
             "listed as not run.",
-            show_default="30, with --full 600",
+            show_default="10, with --full 600",
         ),
     ] = None,
     threads: Annotated[int | None, count("Pieces at a time.", show_default="one per core")] = None,

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -23,6 +23,7 @@ from freshband.arena.result import (
 )
 from freshband.reporting._numbers import MISSING, number, with_digits
 from freshband.reporting.curves import COLOURS
+from freshband.statistics import mean_and_error
 
 __all__ = [
     "ages",
@@ -112,10 +113,11 @@ def ages(result: xr.Dataset) -> Listed:
 
 def _age(result: xr.Dataset, family: str, policy: str) -> str:
     """Return a mean age, or the time per round of a policy that was too slow to be run."""
-    row = summarise_one(result, family, policy)
-    if row["mean_age"] is None:
-        return f"not run, {row['ns_per_round']:,.0f} ns per round"
-    return number(row["mean_age"]["mean"], row["mean_age"]["se"])
+    one = result.sel(family=family, policy=policy)
+    found = mean_and_error(one.mean_age.values)
+    if found is None:
+        return f"not run, {float(one.ns_per_round):,.0f} ns per round"
+    return number(found["mean"], found["se"])
 
 
 def not_run(result: xr.Dataset) -> list[str]:
@@ -126,13 +128,6 @@ def not_run(result: xr.Dataset) -> list[str]:
         for policy, speed in zip(result.policy.values, row, strict=True)
         if bool(result.mean_age.sel(family=family, policy=policy).isnull().all())
     ]
-
-
-def summarise_one(result: xr.Dataset, family: str, policy: str) -> dict[str, Any]:
-    """Return the summary of one policy in one family."""
-    part = result.sel(family=[family], policy=[policy])
-    found: dict[str, Any] = summarise_arena(part)["families"][family]["policies"][policy]
-    return found
 
 
 def wins(result: xr.Dataset) -> Listed:

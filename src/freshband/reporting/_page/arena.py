@@ -24,7 +24,7 @@ _ROUNDED: Final = (
 def show_arena(result: xr.Dataset, path: Path, title: str) -> parts.Part:
     """Return the part of the page on a contest."""
     config = read_config(result)
-    made = (tables.families, tables.ages, tables.wins)
+    made = (tables.ages, tables.wins)
     ranking = tables.ranking(result)
     shown = [chart for measure in ("regret", "age") for chart in _chart(result, measure)]
     settings = {name: config[name] for name in ("seed", "full", "limit", "policies")}
@@ -36,7 +36,10 @@ def show_arena(result: xr.Dataset, path: Path, title: str) -> parts.Part:
         f"seed {config['seed']}",
         summary=Table(*ranking),
         charts=shown,
-        tables=[Table(*make(result)) for make in made],
+        tables=[
+            Table(*tables.families(result), words=True),
+            *(Table(*make(result)) for make in made),
+        ],
         notes=[_ROUNDED],
         settings=parts.settings_table({**settings, "families": config["families"]}),
         environment=parts.surroundings(result, path),
