@@ -49,9 +49,9 @@ class Piece(NamedTuple):
         """
         text = self.policy or "oracle"
         digest = hashlib.sha256(text.encode())
-        if self.policy is not None:
+        for each in self._code():
             try:
-                source = Path(inspect.getsourcefile(self._code()) or "").read_bytes()
+                source = Path(inspect.getsourcefile(each) or "").read_bytes()
             except (TypeError, OSError):  # of a notebook, say: never taken for the same
                 source = os.urandom(8)
             digest.update(source)
@@ -64,13 +64,16 @@ class Piece(NamedTuple):
         text = self.policy or ""
         return text.removeprefix(_AGENT) if text.startswith(_AGENT) else None
 
-    def _code(self) -> Any:
-        """Return the class or function that decides what the policy does."""
+    def _code(self) -> list[Any]:
+        """Return the classes and functions that decide what the policy does."""
+        if self.policy is None:
+            return []
         if self.agent is None:
-            return type(parse_policy(self.policy or "").scheduler)
+            policy = parse_policy(self.policy)
+            return [type(policy.scheduler), type(policy.matching)]
         from freshband.gym import find_agent
 
-        return find_agent(self.agent)
+        return [find_agent(self.agent)]
 
 
 @dataclass(frozen=True)
