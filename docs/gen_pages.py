@@ -349,9 +349,23 @@ def write_notebooks() -> None:
         write(f"notebooks/{path.stem}.md", *lines)
 
 
+def write_families() -> None:
+    """Add the table of the families to the page about the arena."""
+    families = importlib.import_module("freshband.arena.families").FAMILIES.values()
+    rows = [
+        f"| `{each.name}` | {each.about} | [`{each.channels}`](channels/{each.channels}.md) | "
+        f"{settings(dict(each.options))} | {each.clients} | {each.rounds:,} | "
+        f"{each.runs}, {each.full_runs} |"
+        for each in families
+    ]
+    head = "| family | what it is | channels | with | clients | rounds | instances, in full |"
+    write("arena.md", "## The families", "", head, "| --- " * 7 + "|", *rows, mode="a")
+
+
 covered = set().union(*(write_kind(kind) for kind in KINDS))
 write_api(covered)
 write_commands()
 write_notebooks()
+write_families()
 write("changelog.md", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
 check_docstrings()

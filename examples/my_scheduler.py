@@ -3,7 +3,7 @@
 freshband --import examples/my_scheduler.py simulate --policies random,epsilon-greedy,glr-cucb
 """
 
-from typing import Any, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from pydantic import Field
 
 from freshband.parameters import Parameters
 from freshband.ranking import take_best
-from freshband.schedulers.base import means, register, score, select, update
+from freshband.schedulers.base import Presets, means, register, score, select, update
 from freshband.schedulers.counts import Counts, absorb, start_counts
 from freshband.schedulers.random import draw_subset
 
@@ -84,6 +84,8 @@ class EpsilonGreedy(Parameters):
     >>> bool(mean.sel(policy="epsilon-greedy") < mean.sel(policy="random"))
     True
     """
+
+    presets: ClassVar[Presets] = {"bold": {"epsilon": 0.3}}
 
     epsilon: float = Field(default=0.1, ge=0, le=1)
     discount: float | None = Field(default=None, gt=0, lt=1)

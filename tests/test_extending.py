@@ -61,7 +61,8 @@ def test_examples_have_the_style_of_the_package(grown: Path) -> None:
 @pytest.mark.slow
 def test_examples_keep_the_contract_of_the_package(grown: Path) -> None:
     files = [
-        "tests/test_contract.py", "tests/test_contract_parameters.py",
+        "tests/test_contract.py", "tests/test_contract_check.py",
+        "tests/test_contract_parameters.py",
         "tests/channels/test_contract.py", "tests/federated/test_contract.py", *COPIED.values(),
     ]  # fmt: skip
     said = run(

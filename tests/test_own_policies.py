@@ -24,6 +24,7 @@ from freshband.parameters import Parameters
 from freshband.schedulers.base import Matchings, Presets, select, update
 from freshband.schedulers.base import registry as schedulers
 from freshband.schedulers.counts import Counts, absorb, start_counts
+from freshband.simulation import _players
 
 with_compiler = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="about compiled code")
 
@@ -273,10 +274,28 @@ def test_own_schedulers_and_matchings_play_any_fleet(uncompiled: None) -> None:
         assert len(again.plan()) == 7
 
 
-@pytest.mark.parametrize("fault", [NOT_THERE, BELOW])
+@pytest.mark.parametrize("fault", [ONE_FOR_ALL, NOT_THERE, BELOW])
 def test_rules_hold_in_any_fleet(fault: int, uncompiled: None) -> None:
+    """Also where the channel that is chosen twice is missing, and so would be replaced."""
     with pytest.raises(RuleError, match="policy 'faulty' broke a rule in round 3: select must"):
         play_fleet("faulty", fault=fault)
+    coordinator = Coordinator("faulty", 2, 5, options={"fault": fault})
+    for _ in range(2):
+        coordinator.plan()
+        coordinator.observe([True, False])
+    with pytest.raises(RuleError, match="broke a rule in round 3: select must choose 2 different"):
+        coordinator.plan(available=[False, True, True, True, True])
+
+
+@pytest.mark.parametrize("fault", [ONE_FOR_ALL, NOT_THERE])
+def test_rules_hold_in_simulated_fleets(fault: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = getattr(_players.run_fleet_block, "py_func", _players.run_fleet_block)
+    monkeypatch.setattr(_players, "run_fleet_block", source)
+    options = {"faulty": {"fault": fault}}
+    with pytest.raises(RuleError, match="policy 'faulty' broke a rule in round 3: select must"):
+        freshband.simulate(
+            "piecewise", ["faulty"], clients=6, rounds=50, runs=1, policy_options=options
+        )
 
 
 def test_a_matching_that_gives_one_channel_twice_is_refused_in_any_fleet(uncompiled: None) -> None:

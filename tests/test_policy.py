@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, ClassVar, NamedTuple
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from freshband import Coordinator, simulate
+from freshband import Coordinator, simulate, summarise
 from freshband._policy import Policy, has_detector, parse_policy
 from freshband.channels import Table
 from freshband.errors import ParameterError, UnknownNameError
@@ -18,6 +19,7 @@ from freshband.parameters import Parameters
 from freshband.schedulers._aoi_aware import RULES, AoIAwareState
 from freshband.schedulers.base import Matchings, Presets, select
 from freshband.schedulers.base import registry as schedulers
+from freshband.schedulers.cucb import Cucb
 from freshband.schedulers.glr_cucb import GlrCucb
 from tests.simulation.refusing import refused
 
@@ -48,6 +50,52 @@ def test_matchings_by_default_and_by_name(text: str, matching: str) -> None:
     assert policy.matching_name == matching
     assert type(policy.matching) is matchings[matching]
     assert policy.name == text
+
+
+def test_a_policy_may_have_a_label_and_settings_of_its_own() -> None:
+    policy = parse_policy(" fast=cucb:default{mean_window=200, index_c=2}+rotate+aa ")
+    assert policy.name == "fast"
+    assert policy.text == "fast=cucb:default{mean_window=200, index_c=2}+rotate+aa"
+    assert (policy.scheduler.mean_window, policy.aware) == (200, "per_client")  # type: ignore[attr-defined]
+    assert policy.matching_name == "rotate"
+    assert policy.options == {}  # the text says it all
+    assert parse_policy("fast=cucb", {"mean_window": 9}).options == {"mean_window": 9}
+    assert parse_policy("cucb{mean_window=200}").name == "cucb{mean_window=200}"
+    assert parse_policy("cucb{}").scheduler == parse_policy("cucb").scheduler
+
+
+def test_policies_are_made_from_objects() -> None:
+    policy = parse_policy(Cucb(mean_window=50), name="mine")
+    assert parse_policy(policy.text) == policy
+    assert parse_policy(policy, name="yours").text == "yours=cucb{mean_window=50}"
+    result = simulate(
+        "stationary", [policy, Cucb(mean_window=7), "slow=cucb{mean_window=90}"], rounds=20, runs=1
+    )
+    assert result.policy.values.tolist() == ["mine", "cucb{mean_window=7}", "slow"]
+    assert json.loads(result.attrs["config"])["policies"][2] == "slow=cucb{mean_window=90}"
+    assert summarise(result)["policies"]["slow"]["alarms"] is None  # it looks for no changes
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fast=cucb{mean_window=200", "policy must be text like"),
+        ("fast=cucb{mean_window=200}}", "policy must be text like"),
+        ("a=b=cucb", "policy must be text like"),
+        ("cucb{mean_window}", "must hold key=value, each key once, got 'mean_window'"),
+        ("cucb{mean_window=1,mean_window=2}", "must hold key=value, each key once"),
+        ("cucb{mean_windw=1}", "did you mean 'mean_window'"),
+        ("cucb{mean_window=0}", "mean_window must be"),
+        ("fast=", "policy must be|unknown scheduler"),
+    ],
+)
+def test_labels_and_braces_that_are_none(text: str, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        parse_policy(text)
+    with pytest.raises(ParameterError, match="mean_window is given twice"):
+        parse_policy("cucb{mean_window=5}", {"mean_window": 6})
+    with pytest.raises(ParameterError, match="name must be text without spaces"):
+        parse_policy("cucb", name="a b")
 
 
 def test_every_paper_preset_rotates() -> None:

@@ -176,7 +176,7 @@ def _simulation(root: Path, disk: Disk | None, rounds: int) -> int:
         return len(list(folder.glob("run-*.npz"))) if folder.exists() else 0
     save, before = KeptRuns.save, disk.told
 
-    def told(self: KeptRuns, run: int, arrays: Any) -> None:
+    def told(self: KeptRuns, run: int | str, arrays: Any) -> None:
         save(self, run, arrays)
         disk.told += 1
 

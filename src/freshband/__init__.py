@@ -20,6 +20,7 @@ __all__ = [
     "Coordinator",
     "__version__",
     "load_result",
+    "parse_policy",
     "save_result",
     "simulate",
     "summarise",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from freshband._policy import parse_policy
     from freshband.coordinator import Coordinator
     from freshband.simulation import load_result, save_result, simulate, summarise
     from freshband.warming import warm_up
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = import_on_use(  # so that ``import freshband`` is instant
     __name__,
     {
+        "._policy": ["parse_policy"],
         ".coordinator": ["Coordinator"],
         ".simulation": ["load_result", "save_result", "simulate", "summarise"],
         ".warming": ["warm_up"],

@@ -39,6 +39,9 @@ _CALLERS = ("coordinator.py", "_loop.py", "_fleet_loop.py", "_rounds.py", "_plan
 _STALE = 3600.0  # seconds after which cache entries of older sources are removed
 
 
+_PLACE = re.compile(r'(?:File "|\bat )([^"\n]+\.py)(?:", line | \()(\d+)')
+
+
 class _Decorator(Protocol):
     def __call__(self, function: F, /) -> F: ...
 
@@ -176,7 +179,7 @@ class explained:  # noqa: N801  # used as contextlib's are, but costs less in ev
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, errors.NumbaError):
+        if isinstance(error, errors.NumbaError | errors.UnsupportedBytecodeError):
             raise RuleError(
                 f"policy {self._policy!r} cannot be compiled: {_gist(str(error))}"
             ) from error
@@ -195,11 +198,19 @@ def _gist(message: str) -> str:
     if what.startswith("No implementation of"):
         call = re.search(r">>> (.+)", complaint)
         what = f"no way to compute {call[1]}" if call else what
+    what = what.removesuffix(". Raised from None")
     what = re.sub(r"of type (\w+State)\(.*", r"of \1", what.replace("unaligned ", ""))
-    places = re.findall(r'File "(.+)", line (\d+)', complaint)
-    named = [(Path(file).name, line) for file, line in places]
-    where = [f" ({file}, line {line})" for file, line in named if file not in _CALLERS]
+    near, all_named = (_PLACE.findall(text) for text in (complaint, plain))
+    known = [place for place in near if Path(place[0]).name not in _CALLERS]
+    own = [place for place in near + all_named[::-1] if not _is_library(Path(place[0]))]
+    where = [f" ({Path(file).name}, line {line})" for file, line in own + known]
     return (what if len(what) <= 200 else what[:197] + "...") + "".join(where[:1])
+
+
+def _is_library(path: Path) -> bool:
+    """Whether a file is one of the package or of numba, and not the user's."""
+    folders = (Path(__file__).parent, Path(numba.__file__).parent)
+    return any(path.resolve().is_relative_to(folder) for folder in folders)
 
 
 def _compiled_sources() -> list[Path]:

@@ -26,6 +26,8 @@ _FORMAT: Final = "freshband run 1"
 class KeptRuns:
     """A folder beside the file of a result, ``RESULT.runs``, with a file for each run.
 
+    A run has a number, or a name in which a file name may hold all letters.
+
     ``config`` is everything that decides what a run gives, as JSON values. Without a path nothing
     is kept.
     """
@@ -39,7 +41,7 @@ class KeptRuns:
             make_folder(self.folder)
             sweep(self.folder)
 
-    def load(self, run: int) -> dict[str, NDArray[Any]] | None:
+    def load(self, run: int | str) -> dict[str, NDArray[Any]] | None:
         """Return the arrays of a run, or None where it has to be computed."""
         if self.folder is None:
             return None
@@ -50,15 +52,16 @@ class KeptRuns:
             return None
         return arrays if header["config"] == self._config and header["run"] == run else None
 
-    def save(self, run: int, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def save(self, run: int | str, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Keep the arrays of a run."""
         if self.folder is not None:
             header = {"config": self._config, "run": run}
             write_whole(self._path(run), pack(_FORMAT, header, arrays))
 
-    def _path(self, run: int) -> Path:
+    def _path(self, run: int | str) -> Path:
         assert self.folder is not None
-        return self.folder / f"run-{run:06d}.npz"
+        name = run if isinstance(run, str) else f"{run:06d}"
+        return self.folder / f"run-{name}.npz"
 
 
 def forget_runs(path: Path) -> None:

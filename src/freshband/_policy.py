@@ -1,21 +1,27 @@
-"""Policies by name: ``scheduler[:preset][+token...]``.
+"""Policies by name: ``[label=]scheduler[:preset][{key=value,...}][+token...]``.
 
 Tokens are matchings (``age``, ``rotate`` …), ``aa`` and ``aa-sum``; matchings may have presets too.
-Examples: ``glr-cucb:paper``, ``m-exp3+rotate``, ``glr-cucb+aa``, ``glr-cucb:paper+priority:paper``.
+The braces hold settings of the scheduler or of the matching, and the label names the results.
+Examples: ``glr-cucb:paper``, ``m-exp3+rotate``, ``glr-cucb+aa``, ``glr-cucb:paper+priority:paper``,
+``fast=cucb{mean_window=200}+aa``.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import numpy as np
 
-from freshband._registry import Registry
+from freshband._registry import _RESERVED, Registry
+from freshband._values import read_value, split_outside
 from freshband.detectors.base import push
 from freshband.errors import FreshbandError, ParameterError, UnknownNameError, nearest, shown
 from freshband.matching import base as matchings
+from freshband.parameters import Parameters
 from freshband.ranking import CLIENTS
 from freshband.schedulers import _aoi_aware
 from freshband.schedulers import base as schedulers
@@ -23,18 +29,24 @@ from freshband.schedulers.base import means
 from freshband.states import _check_state, _nested
 
 _AWARE = {"aa": "per_client", "aa-sum": "sum"}
+_LABEL: Final = re.compile(r"\s*([^=+:,.{}@\s]+)\s*=")
 
 
 @dataclass(frozen=True)
 class Policy:
     """A scheduler, an optional AoI-aware rule and a matching."""
 
-    name: str  # as written, such as "glr-cucb:paper+aa"
+    name: str  # what results call it: its label, or as written, such as "glr-cucb:paper+aa"
     scheduler: schedulers.Scheduler
     matching: matchings.Matching
     matching_name: str
     aware: str | None = None  # "per_client", "sum" or None
-    options: dict[str, Any] = field(default_factory=dict)  # settings beyond the preset
+    options: dict[str, Any] = field(default_factory=dict)  # settings that the text lacks
+    text: str = ""  # as written, with label and braces: makes the same policy again
+
+    def __post_init__(self) -> None:
+        if not self.text:
+            object.__setattr__(self, "text", self.name)
 
     @property
     def needs_contributions(self) -> bool:
@@ -101,15 +113,77 @@ class Policy:
         return state, pairing
 
 
-def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -> Policy:
-    """Build a policy from its name and hyper-parameters.
+def label_of(text: str) -> str:
+    """Return what results call a policy: its label, or all of its text.
+
+    Examples
+    --------
+    >>> (
+    ...     label_of("fast=cucb{mean_window=200}"),
+    ...     label_of("cucb{mean_window=200}"),
+    ...     label_of(" bayes+aa "),
+    ... )
+    ('fast', 'cucb{mean_window=200}', 'bayes+aa')
+    """
+    found = _LABEL.match(text)
+    return found[1] if found else text.strip()
+
+
+def _unlabelled(text: str) -> str:
+    found = _LABEL.match(text)
+    return text[found.end() :] if found else text
+
+
+def split_policies(text: str) -> list[str]:
+    """Return the policies of a text, which commas outside of braces separate."""
+    return [each.strip() for each in split_outside(text)]
+
+
+def spelled(policy: str | Policy) -> str:
+    """Return a policy as written."""
+    return policy.text if isinstance(policy, Policy) else policy.strip()
+
+
+def parse_policy(
+    text: str | Policy | Parameters,
+    options: Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
+) -> Policy:
+    """Build a policy from its text and hyper-parameters, or around a scheduler with its settings.
+
+    Parameters
+    ----------
+    text : str or scheduler
+        Such as ``"glr-cucb:paper+aa"`` or ``"fast=cucb{mean_window=200}"``, or an object of a
+        registered class, such as ``Cucb(mean_window=200)``.
+    options : mapping, optional
+        Settings of a policy that is given as text.
+    name : str, optional
+        What results call the policy.
 
     Examples
     --------
     >>> policy = parse_policy("glr-cucb:paper+aa", {"delta": 0.01})
     >>> policy.matching_name, policy.aware, policy.scheduler.delta
     ('rotate', 'per_client', 0.01)
+    >>> parse_policy("fast=cucb{mean_window=200}+aa").name
+    'fast'
+    >>> from freshband.schedulers.cucb import Cucb
+    >>> parse_policy(Cucb(mean_window=200), name="fast").text
+    'fast=cucb{mean_window=200}'
     """
+    if isinstance(text, Parameters):
+        text = _spell(text)
+    if name is not None:
+        if not isinstance(name, str) or not name or set(name) & _RESERVED:
+            raise ParameterError(
+                f"name must be text without spaces and any of ':+,.={{}}@', got {shown(name)}"
+            )
+        if isinstance(text, Policy):
+            text = replace(text, name=name, text=f"{name}={_unlabelled(text.text)}")
+        else:
+            text = f"{name}={_unlabelled(str(text))}"
     given = read_options("options", options)
     if isinstance(text, Policy):
         if given:
@@ -120,7 +194,12 @@ def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -
         return text
     if not isinstance(text, str) or not text.strip():
         raise ParameterError(f"policy must be text like 'glr-cucb:paper+aa', got {shown(text)}")
-    head, *tokens = text.strip().split("+")
+    plain, own = _open_braces(text)
+    twice = sorted(own.keys() & given.keys())
+    if twice:
+        raise ParameterError(f"{twice[0]} is given twice, in the braces of {text!r} and besides")
+    kept, given = given, {**own, **given}
+    head, *tokens = plain.split("+")
     kind, preset = _with_preset(schedulers.registry, head)
     matching, aware = _read_tokens(text, tokens)
     rule, printed = _with_preset(matchings.registry, matching or kind.matchings.get(preset, "age"))
@@ -130,10 +209,41 @@ def parse_policy(text: str | Policy, options: Mapping[str, Any] | None = None) -
     pairing = rule(**{**rule.presets[printed], **to_rule})
     if aware is not None and (why := scheduler.refuses(aware)) is not None:
         raise ParameterError(why)
-    plain = scheduler.model_dump(mode="json", include=set(to_scheduler))
-    plain |= pairing.model_dump(mode="json", include=set(to_rule))
+    dumped = scheduler.model_dump(mode="json", include=to_scheduler.keys() & kept.keys())
+    dumped |= pairing.model_dump(mode="json", include=to_rule.keys() & kept.keys())
     named = matchings.registry.name_of(rule) or rule.__name__
-    return Policy(text.strip(), scheduler, pairing, named, aware, plain)
+    return Policy(label_of(text), scheduler, pairing, named, aware, dumped, text.strip())
+
+
+def _open_braces(text: str) -> tuple[str, dict[str, Any]]:
+    """Return a policy's text without label and braces, and the settings inside the braces."""
+    before, brace, inside = _unlabelled(text).partition("{")
+    inside, closed, after = inside.partition("}")
+    if bool(brace) != bool(closed) or set("{}=") & set(before + after):
+        raise ParameterError(
+            f"policy must be text like 'glr-cucb+aa' or 'fast=cucb{{window=200}}', got {text!r}"
+        )
+    settings: dict[str, Any] = {}
+    for each in split_outside(inside) if inside.strip() else ():
+        key, equals, value = each.partition("=")
+        if not equals or not key.strip() or key.strip() in settings:
+            raise ParameterError(
+                f"the braces of policy {text!r} must hold key=value, each key once, got {each!r}"
+            )
+        settings[key.strip()] = read_value(value)
+    return (before + after).strip(), settings
+
+
+def _spell(scheduler: Parameters) -> str:
+    """Return the text that makes the same scheduler."""
+    name = schedulers.registry.name_of(type(scheduler))
+    if name is None:
+        raise ParameterError(
+            f"{type(scheduler).__name__} is not a registered scheduler: register its class"
+        )
+    chosen = scheduler.model_dump(mode="json", exclude_unset=True)
+    inside = ",".join(f"{key}={json.dumps(value)}" for key, value in chosen.items())
+    return f"{name}{{{inside}}}" if inside else name
 
 
 def has_detector(text: str, options: Mapping[str, Any] | None, alarms: int) -> bool:

@@ -15,7 +15,7 @@ from freshband.errors import ParameterError, UnknownNameError, nearest, shown
 
 _Thing = TypeVar("_Thing")
 
-_RESERVED = frozenset(":+,.= \t\n")  # these separate names in policies and settings
+_RESERVED = frozenset(":+,.={}@ \t\n")  # these separate names in policies and settings
 
 
 class Registry(Generic[_Thing]):
@@ -46,7 +46,7 @@ class Registry(Generic[_Thing]):
         if not isinstance(name, str) or not name or set(name) & _RESERVED:
             raise ParameterError(
                 f"the name of a {self.kind} must be text without spaces and any of "
-                f"':+,.=', got {shown(name)}"
+                f"':+,.={{}}@', got {shown(name)}"
             )
 
         def enter(thing: _Thing) -> _Thing:

@@ -29,7 +29,7 @@ class Desk(NamedTuple):
     assignment: NDArray[np.int64]  # (M,) channel of each client, -1 for none
     overridden: NDArray[np.int8]  # (M,) 1 where an AoI-aware rule acted
     outcome: NDArray[np.int8]  # (M,) 1 delivered, 0 lost, -1 unknown
-    given: NDArray[np.int64]  # (N,) the round in which a channel was last handed out
+    given: NDArray[np.int64]  # (N,) the round in which a channel was handed out, or minus: chosen
 
 
 not_saved(Desk, "given")  # only compared with the present round
@@ -74,7 +74,7 @@ def plan_round(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> bo
 @kernel
 def assign_chosen(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> bool:
     """Rank the chosen channels, match, override; return whether the plan keeps the rules."""
-    if not is_ours(scheduler) and not _exist(desk):  # match would leave the arrays
+    if not is_ours(scheduler) and not _exist(desk, -t):  # match would leave the arrays
         return False
     score(scheduler, t, desk.scores)
     match(matching, t, desk.chosen, desk.scores, desk.ages, desk.priorities, rng, desk.assignment)
@@ -91,11 +91,13 @@ def keeps_rules(scheduler: Any, matching: Any, desk: Any, t: int) -> bool:
 
 
 @cold
-def _exist(desk: Any) -> bool:
-    """Whether all chosen channels exist."""
+def _exist(desk: Any, mark: int) -> bool:
+    """Whether all chosen channels exist and differ; ``mark`` < 0, once used, stands for those."""
     for j in range(len(desk.chosen)):
-        if desk.chosen[j] < 0 or desk.chosen[j] >= desk.scores.shape[1]:
+        channel = desk.chosen[j]
+        if channel < 0 or channel >= desk.scores.shape[1] or desk.given[channel] == mark:
             return False
+        desk.given[channel] = mark
     return True
 
 
@@ -130,6 +132,7 @@ def observe_round(scheduler: Any, desk: Any, t: int) -> int:
 
 def broken_rule(policy: str, t: int, desk: Desk, alarm: int = -1) -> RuleError:
     """Return the error that says which rule a refused plan, or this alarm, breaks."""
+    desk.given[:] = 0  # the round may be planned again
     n_clients, last = len(desk.chosen), desk.scores.shape[1] - 1
     chosen, assignment = desk.chosen.tolist(), desk.assignment.tolist()
     if not all(0 <= channel <= last for channel in chosen) or len(set(chosen)) < n_clients:

@@ -48,6 +48,12 @@ _LISTED: dict[str, list[dict[str, Any]]] = {
         {"pattern": "block", "budget": 0.3},
         {"dwell": 5000, "budget": 1.0},
     ],
+    "drifting": [
+        {},
+        {"pattern": "walk", "step": 0.2},
+        {"mean_low": 0.5, "mean_high": 0.5, "pattern": "walk"},
+    ],
+    "periodic": [{}, {"means": [1, 0.5], "width": 1, "period": 7, "blocked": 3}],
     "gilbert-elliott": [
         {},
         {"dwell": 1, "means": [0.5]},
@@ -67,6 +73,7 @@ _LISTED: dict[str, list[dict[str, Any]]] = {
         {"path": DATA / "ratios.csv", "rounds_per_row": 7, "wrap": True, "offset": "random"},
         {"path": DATA / "quality.csv", "columns": "gw*", "threshold": -100.0, "wrap": True},
         {"path": DATA / "links.csv", "per_client": True, "rounds_per_row": 7, "wrap": True},
+        {"path": DATA / "links.csv", "per_client": True, "wrap": True, "shuffle": True},
     ],
     "reactive": [{}, {"means": [0.9, 0.5, 0.2], "width": 2, "window": 9}],
     "besson-random": [{"min_gap": 2}],

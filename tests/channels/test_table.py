@@ -184,3 +184,14 @@ def test_the_same_air_is_told_from_other() -> None:
     late[-1] = 0.5  # only the last round differs between runs, and not between all
     assert not _same_air(Table(means=late), 2000, 0, range(20))
     assert _same_air(Table(means=late), 1999, 0, range(20))
+
+
+def test_clients_and_channels_are_numbered_anew_in_each_run() -> None:
+    rows = np.arange(6).reshape(1, 2, 3) / 10
+    model = Table(means=rows, wrap=True, shuffle=True, per_client=True)
+    drawn = [open_air(model, rounds=5, seed=0, run=run).block(5).means for run in range(40)]
+    orders = {tuple(means[0].ravel()) for means in drawn}
+    assert len(orders) == 12  # 2! 3!
+    for means in drawn:
+        assert (means == means[0]).all()
+        assert {frozenset(row) for row in means[0]} == {frozenset(row) for row in rows[0]}

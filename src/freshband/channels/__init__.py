@@ -24,6 +24,8 @@ from freshband.channels.base import (
     registry,
 )
 from freshband.channels.besson import Besson1, Besson2, Besson4, BessonRandom
+from freshband.channels.correlated import Correlated
+from freshband.channels.drifting import Drifting
 from freshband.channels.gilbert_elliott import GilbertElliott
 from freshband.channels.instances import (
     Fig2,
@@ -33,6 +35,8 @@ from freshband.channels.instances import (
     HardStationary,
 )
 from freshband.channels.jammer import Jammer
+from freshband.channels.mixed import Mixed
+from freshband.channels.periodic import Periodic
 from freshband.channels.piecewise import Piecewise
 from freshband.channels.reactive import Reactive
 from freshband.channels.stationary import Stationary
@@ -48,6 +52,8 @@ __all__ = [
     "BessonRandom",
     "Block",
     "ChannelModel",
+    "Correlated",
+    "Drifting",
     "Fig2",
     "Fig3Extreme",
     "Fig3Piecewise",
@@ -57,6 +63,8 @@ __all__ = [
     "Jammer",
     "LinkModel",
     "MeansStream",
+    "Mixed",
+    "Periodic",
     "Piecewise",
     "Reactive",
     "StatesStream",

@@ -27,6 +27,7 @@ class Recording(NamedTuple):
     wrap: bool
     offset: int | Literal["random"]
     rounds_per_row: int = 1
+    shuffle: bool = False
 
     def check_offset(self) -> None:
         """Refuse to begin with a row that does not exist."""
@@ -39,7 +40,10 @@ class Recording(NamedTuple):
     def pieces(self, rounds: int, structure: _Rng) -> Iterator[npt.NDArray[Any]]:
         """Return the rows from the offset on, each for its rounds; raise if there are too few."""
         offset = self._draw_offset(rounds, structure) if self.offset == "random" else self.offset
-        rows, source = self.rows.reshape(len(self.rows), -1), self.source
+        rows, source = self.rows, self.source
+        for axis in range(1, rows.ndim) if self.shuffle else ():  # clients, then channels
+            rows = rows.take(structure.permutation(rows.shape[axis]), axis=axis)
+        rows = rows.reshape(len(rows), -1)
         if offset > 0:
             rows = np.roll(rows, -offset, axis=0) if self.wrap else rows[offset:]
             source = f"{source} from row {offset} on"

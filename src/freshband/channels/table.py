@@ -43,6 +43,8 @@ class Table(Recorded):
         Whether to begin again after the last row; otherwise a longer run is an error.
     offset : int >= 0 or "random", default 0
         The row to begin with; see `Trace`.
+    shuffle : bool, default False
+        Whether clients and channels are numbered anew in each run; see `Trace`.
     per_client : bool, default False
         Whether links differ per client: ``states`` or ``means`` is then three-dimensional, with a
         matrix for each round that has a row for each client.
@@ -64,6 +66,7 @@ class Table(Recorded):
     means: _Array | None = None
     wrap: bool = False
     offset: Offset = 0
+    shuffle: bool = False
 
     @model_validator(mode="after")
     def _agree(self) -> Table:
@@ -82,7 +85,9 @@ class Table(Recorded):
     def _recording(self) -> Recording:
         rows = self.means if self.states is None else self.states
         assert rows is not None  # one of the two is given
-        return Recording("the table", rows, self.states is None, self.wrap, self.offset)
+        return Recording(
+            "the table", rows, self.states is None, self.wrap, self.offset, shuffle=self.shuffle
+        )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Table):

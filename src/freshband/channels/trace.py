@@ -78,7 +78,9 @@ class Trace(Recorded):
     offset : int >= 0 or "random", default 0
         The row to begin with. Random: a new row is drawn for each run, any row if ``wrap`` is
         true, otherwise one after which enough rows are left.
-
+    shuffle : bool, default False
+        Whether clients and channels are numbered anew in each run, so that no policy gains from
+        the order of the columns.
     per_client : bool, default False
         Whether links differ per client. The file then tells both clients and channels: an array
         has the shape (rows, clients, channels), or (clients, channels, rows) with ``transpose``;
@@ -124,6 +126,7 @@ class Trace(Recorded):
     rounds_per_row: Count = 1
     wrap: bool = False
     offset: Offset = 0
+    shuffle: bool = False
 
     @model_validator(mode="after")
     def _agree(self) -> Trace:
@@ -160,7 +163,9 @@ class Trace(Recorded):
         rows = _load(source, self.transpose, self.kind, self.threshold, stamp)
         has_means = rows.dtype == np.float64
         path = str(self.path)
-        return Recording(path, rows, has_means, self.wrap, self.offset, self.rounds_per_row)
+        return Recording(
+            path, rows, has_means, self.wrap, self.offset, self.rounds_per_row, self.shuffle
+        )
 
 
 @functools.lru_cache(maxsize=8)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,9 +10,8 @@ from typing import Any
 
 import typer
 
-from freshband.errors import ParameterError, UnknownNameError, nearest, shown
-
-_DEEP = 16  # lists in lists that no setting needs
+from freshband._values import read_value
+from freshband.errors import ParameterError, UnknownNameError, nearest
 
 
 def given_options(context: typer.Context) -> set[str]:
@@ -69,38 +67,11 @@ def read_setting(setting: str, form: str) -> tuple[str, str, Any]:
     before, _, key = name.strip().rpartition(".")
     if not equals or not key:
         raise ParameterError(f"--set must be {form}, got {setting!r}")
-    return before, key, _read_value(text)
-
-
-def _read_value(text: str) -> Any:
-    """Return a value as JSON or Python writes it (numbers, truth values, none, lists), else text.
-
-    Examples
-    --------
-    >>> [_read_value(text) for text in (".6", "1_000", "true", "None", "[.1, .9]", "paper")]
-    [0.6, 1000, True, None, [0.1, 0.9], 'paper']
-    """
-    plain = text.strip()
-    if plain.startswith("[" * _DEEP):
-        raise ParameterError(f"--set: lists must not be nested so deeply, got {shown(plain)}")
-    if plain.lower() in ("true", "false"):
-        return plain.lower() == "true"
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):  # a number may have too many digits
-        pass
-    # Python's numbers and lists only: its texts, tuples and tables would change what texts mean.
-    if plain != "None" and not plain.startswith(tuple("[+-.0123456789")):
-        return text
-    try:
-        value = ast.literal_eval(plain)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return text
-    return value if value is None or isinstance(value, int | float | list) else text
+    return before, key, read_value(text)
 
 
 def read_settings(settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Return the channels' settings and each policy's; `_read_value` reads the values.
+    """Return the channels' settings and each policy's; `read_value` reads the values.
 
     Examples
     --------
@@ -119,9 +90,9 @@ def read_settings(settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, di
 
 
 def split_fleet(
-    channels: str, settings: Mapping[str, Any]
+    channels: str | type, settings: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings of a channel model, given by name, and those of the simulated fleet.
+    """Return the settings of a channel model, given by name or class, and those of the fleet.
 
     Examples
     --------
@@ -131,7 +102,8 @@ def split_fleet(
     from freshband.channels.base import registry
     from freshband.fleet.conditions import SimulatedFleet
 
-    kind, of_fleet = registry[channels], SimulatedFleet.model_fields
+    of_fleet = SimulatedFleet.model_fields
+    kind = registry[channels] if isinstance(channels, str) else channels
     of_channels = getattr(kind, "model_fields", settings.keys() - of_fleet)
     for name in settings:
         if name in of_channels and name in of_fleet:
@@ -149,20 +121,21 @@ def split_fleet(
 
 def check_options(
     given: Mapping[str, Mapping[str, Any]],
-    names: Sequence[str],
+    policies: Sequence[str],
     known: Mapping[str, Mapping[str, Any]],
 ) -> None:
     """Refuse an option of a policy without the same option of that policy with more tokens.
 
     ``given`` are the options by policy that ``--set`` names, ``known`` those from everywhere.
     """
-    from freshband._policy import parse_policy
+    from freshband._policy import label_of, parse_policy
 
     for name, options in given.items():
-        for other in names:
+        for text in policies:
+            other = label_of(text)
             if not other.startswith((f"{name}+", f"{name}@")):
                 continue
-            policy = parse_policy(other.partition("@")[0])
+            policy = parse_policy(text.partition("@")[0])
             for key in options.keys() - known.get(other, {}).keys():
                 for part in (policy.scheduler, policy.matching):
                     if key in getattr(type(part), "model_fields", {}):

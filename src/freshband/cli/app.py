@@ -16,7 +16,9 @@ from freshband._plugins import import_file
 from freshband.cli import flower
 from freshband.cli._folding import Command, Group
 from freshband.cli._playing import interrupt
+from freshband.cli.arena import arena
 from freshband.cli.bounds import bounds
+from freshband.cli.check import check
 from freshband.cli.compare import compare
 from freshband.cli.list import list_things
 from freshband.cli.report import report
@@ -53,7 +55,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (simulate, train, compare, report, bounds, show, serve):
+for _command in (simulate, train, compare, arena, report, bounds, show, check, serve):
     app.command(cls=Command)(_command)
 app.command(cls=ReproduceCommand)(reproduce)
 app.command("list", cls=Command)(list_things)

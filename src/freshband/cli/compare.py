@@ -29,7 +29,8 @@ def compare(
             _options.AIR,
             "Comma-separated policies, each scheduler[:preset][+token...]\\[@algorithm], the "
             "algorithm being what the server does with updates, such as fedbuff or fixed+average; "
-            "see 'freshband list algorithms'. The others are compared with the first.",
+            "see 'freshband list algorithms'. LABEL=scheduler{key=value,...} is one with settings "
+            "of its own. The others are compared with the first.",
         ),
     ] = "random,bayes,bayes+priority",
     dataset: _options.Dataset = "digits",
@@ -123,6 +124,7 @@ def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], d
 
     Also return the attributes of the saved one, which name the files imported when it was made.
     """
+    from freshband._policy import label_of, split_policies
     from freshband.federated._rules import unused_by_all
 
     layers = [] if params["config"] is None else [_training.read_file(params["config"])]
@@ -147,19 +149,20 @@ def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], d
                 raise ParameterError(f"{layer.source} names a {name}: compare takes policies")
         chosen |= {name: layer.fields.pop(name) for name in chosen if name in layer.fields}
     chosen |= {name: params[name] for name in chosen if name in given}
-    names = chosen["policies"]
-    names = names.split(",") if isinstance(names, str) else names
-    names = [str(name).strip() for name in names] if isinstance(names, list) else []
+    texts = chosen["policies"]
+    texts = split_policies(texts) if isinstance(texts, str) else texts
+    named = {label_of(str(text)): str(text).strip() for text in texts}
+    names = list(named)
     layer = _training.read_line(params, given, _FIELDS, names)
     own = {name: layer.options.pop(name) for name in names if name in layer.options}
     kept = {name: values for name, values in options.items() if name in names}
     together = {name: {**kept.get(name, {}), **own.get(name, {})} for name in own | kept}
-    check_options(own, names, together)
+    check_options(own, list(named.values()), together)
     with made_with(params["like"], facts):
         settings = _training.merge_layers(
             base,
             [*layers, layer],
-            lambda draft: unused_by_all(draft, dict(zip(names, names, strict=True)), together),
+            lambda draft: unused_by_all(draft, named, together),
         )
     return {**chosen, "settings": settings, "policy_options": together}, facts
 

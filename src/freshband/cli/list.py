@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 
-from freshband.cli._tables import open_console
+from freshband.cli._tables import make_table, open_console
 from freshband.cli._training import need_extra
 from freshband.errors import UnknownNameError, nearest
 
@@ -39,9 +40,10 @@ def list_things(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="schedulers, channels, matchings, algorithms, datasets, models, partitions, "
-            "experiments, the name of one, such as glr-cucb, fleet for the settings of a simulated "
-            "fleet, training for all settings of a run, or valuation for those of contributions."
+            help="schedulers, channels, families, matchings, algorithms, datasets, models, "
+            "partitions, experiments, the name of one, such as glr-cucb, fleet for the settings of "
+            "a simulated fleet, training for all settings of a run, or valuation for those of "
+            "contributions."
         ),
     ] = None,
 ) -> None:
@@ -59,6 +61,7 @@ def list_things(
 
       freshband list training
     """
+    from freshband.arena.families import FAMILIES
     from freshband.channels.base import registry as channels
     from freshband.federated.algorithms.base import registry as algorithms
     from freshband.matching.base import registry as matchings
@@ -77,6 +80,9 @@ def list_things(
             thing = getattr(importlib.import_module(module), declared)
             _explain(console, "settings", heading, thing)
         return
+    if name == "families" or (name in FAMILIES and name not in channels):
+        console.print(_families(FAMILIES.values() if name == "families" else [FAMILIES[name]]))
+        return
     if name is not None and name not in kinds and not any(name in each for each in kinds.values()):
         kinds |= _kinds_of_training(name)
     if name is None or name in kinds:
@@ -85,17 +91,27 @@ def list_things(
                 console.print(_table(kind, registry))
         if name is None:
             console.print(
-                "Explain one: [bold]freshband list NAME[/bold]; also datasets, models, partitions, "
-                "experiments, fleet and training"
+                "Explain one: [bold]freshband list NAME[/bold]; also families, datasets, models, "
+                "partitions, experiments, fleet and training"
             )
         return
     found = [(kind, registry) for kind, registry in kinds.items() if name in registry]
     if not found:
         known = [each for registry in kinds.values() for each in registry] + list(kinds)
-        known += _SETTINGS
+        known += [*_SETTINGS, "families", *FAMILIES]
         raise UnknownNameError(f"nothing is called {name!r}; {nearest(name, known)}")
     for kind, registry in found:
         _explain(console, kind, name, registry[name])
+
+
+def _families(families: Iterable[Any]) -> Any:
+    rows = []
+    for each in families:
+        options = ", ".join(f"{key}={value}" for key, value in each.options.items())
+        made = f"{each.channels}({options})" if options else each.channels
+        rows.append((each.name, each.about, made, str(each.clients), f"{each.rounds:,}"))
+    head = ("family", "what it is", "channels", "clients", "rounds")
+    return make_table("families of the arena", head, rows, right=head[3:])
 
 
 def _kinds_of_training(name: str) -> dict[str, Any]:

@@ -13,8 +13,8 @@ def report(
         Path,
         typer.Argument(
             metavar="DIR|FILE",
-            help="Folder with what 'simulate', 'train', 'compare', 'reproduce', 'show' and --plot "
-            "write, or one of these files.",
+            help="Folder with what 'simulate', 'train', 'compare', 'arena', 'reproduce', 'show' "
+            "and --plot write, or one of these files.",
         ),
     ],
     out: Annotated[

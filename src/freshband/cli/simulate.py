@@ -19,10 +19,12 @@ from freshband.cli._settings import (
     split_fleet,
 )
 from freshband.cli._tables import print_policies, print_written
-from freshband.errors import ParameterError
+from freshband.errors import ParameterError, UnknownNameError, nearest, shown
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from freshband.arena.families import Family
 
 # Columns that a narrow terminal leaves out, in this order.
 _SPARE = ("M rounds/s", "Jain", "oldest", "delay", "alarms", "cum. variance", "vs rotate")
@@ -37,13 +39,18 @@ _Measure = StrEnum("_Measure", ["regret", "regret_rotate", "regret_fixed", "age"
 def simulate(
     context: typer.Context,
     channels: Annotated[
-        str, typer.Option(help="Channel model or named instance; see 'freshband list channels'.")
+        str,
+        typer.Option(
+            help="Channel model or named instance, see 'freshband list channels', or a family of "
+            "the arena with its clients and rounds, see 'freshband list families'."
+        ),
     ] = "piecewise",
     policies: Annotated[
         str,
         typer.Option(
             help="Comma-separated policies, each scheduler[:preset][+token...]; tokens are "
             "matchings (age, rotate, random, fixed; priority needs training), aa and aa-sum. "
+            "LABEL=scheduler{key=value,...} is one with settings of its own. "
             "Where outcomes are late, the default leaves out m-exp3, which cannot learn then."
         ),
     ] = "random,m-exp3,glr-cucb,bayes",
@@ -116,6 +123,8 @@ def simulate(
 
       freshband simulate --policies m-exp3 --set m-exp3.gamma=0.1 --format json
 
+      freshband simulate --policies 'fast=cucb{mean_window=200},slow=cucb{mean_window=2000}'
+
       freshband simulate --channels trace --set path=FILE.npz --set key=received
 
       freshband simulate --clients 20 --set n_channels=5 --set max_transmissions=3
@@ -127,17 +136,24 @@ def simulate(
     from freshband import save_result, summarise
     from freshband import simulate as run_simulation
     from freshband._plugins import made_with
+    from freshband._policy import split_policies
     from freshband.channels.base import _at_most, build
 
     check_outputs(out, plot)
     plain_options, policy_options = read_settings(settings or [])
-    channel_options, fleet = split_fleet(channels, plain_options)
     given = given_options(context)
+    air = _find_family(channels)
+    if air is not None:
+        plain_options = {**air.options, **plain_options}
+        clients = clients if "clients" in given else air.clients
+        rounds = rounds if "rounds" in given else air.rounds
+    kind = channels if air is None else air.kind
+    channel_options, fleet = split_fleet(kind, plain_options)
     if "policies" not in given and fleet.get("ack_delay"):
         policies = _LEARN_LATE
-    check_options(policy_options, [name.strip() for name in policies.split(",")], policy_options)
+    check_options(policy_options, split_policies(policies), policy_options)
     request: dict[str, Any] = {
-        "channels": channels,
+        "channels": kind,
         "channel_options": channel_options,
         "policies": policies,
         "policy_options": policy_options,
@@ -154,7 +170,8 @@ def simulate(
     if like is not None:
         request, kept = _repeat(like, request, given)
     with made_with(like, kept):
-        model = build(request.pop("channels"), request.pop("channel_options"))
+        kind, options = request.pop("channels"), request.pop("channel_options")
+        model = build(kind, options) if isinstance(kind, str) else build(kind(**options))
         if like is None and "rounds" not in given:
             request["rounds"] = _at_most(rounds, model)
         if plot is not None:
@@ -176,6 +193,19 @@ def simulate(
     if not print_result(output, "simulate", summary, columns):
         print_policies(title, caption, columns, _SPARE)
         print_written([out, plot])
+
+
+def _find_family(name: str) -> Family | None:
+    """Return the family of a name that is not a channel model's, or None."""
+    from freshband.arena.families import FAMILIES, family
+    from freshband.channels.base import registry
+
+    if name in registry:
+        return None
+    if name not in FAMILIES and not name.startswith("against-"):
+        known = [*registry, *FAMILIES]
+        raise UnknownNameError(f"unknown channel model {shown(name)}; {nearest(name, known)}")
+    return family(name)
 
 
 def _repeat(

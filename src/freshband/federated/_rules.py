@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from freshband._policy import Policy
+from freshband._policy import Policy, spelled
 from freshband.errors import ParameterError, UnknownNameError
 from freshband.federated._spelling import weighted_mean
 from freshband.federated.algorithms.base import _options_of, read_algorithm
@@ -35,7 +35,7 @@ def _draft(
     settings: Training, policy: str | Policy, options: Mapping[str, Any] | None, run: int
 ) -> tuple[Training, dict[str, str]]:
     """Return the settings with which a policy trains, and which of them it leaves to others."""
-    text = policy.name if isinstance(policy, Policy) else policy
+    text = spelled(policy)
     options = policy.options if isinstance(policy, Policy) else options
     name, at, rule = text.strip().partition("@")
     own: dict[str, Any] = {

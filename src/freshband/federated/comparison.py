@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from freshband import __version__
 from freshband._backends import Backend, open_backend
 from freshband._plugins import imports_to_keep
-from freshband._policy import read_options
+from freshband._policy import read_options, spelled
 from freshband._sealed import load_sealed, save_sealed, versions_of
 from freshband.channels.base import _same_air
 from freshband.errors import FreshbandError, ParameterError, shown
@@ -138,7 +138,7 @@ def compare(
         ]
         for name, text in named.items()
     }
-    own = {name: None if "@" in name else algorithm for name in asked}
+    own = {name: None if "@" in spelled(text) else algorithm for name, text in named.items()}
     began = time.perf_counter()
     where = open_backend(backend, address=address, gpus=gpus)  # says what does not fit
     kept = KeptRecords(keep, settings, asked, algorithm)
@@ -160,7 +160,7 @@ def compare(
     result = result.assign(_regrets(result, next(iter(asked.values()))))
     config = {
         "settings": settings.model_dump(mode="json"),
-        "policies": list(asked),
+        "policies": [spelled(text) for text in named.values()],
         "policy_options": {name: dict(values) for name, values in options.items()},
         "runs": several,
     }
@@ -330,7 +330,7 @@ def measure_comparison(result: xr.Dataset) -> xr.Dataset:
     """
     regrets = [name for name in ("regret", "regret_fixed") if name in result]
     measures = measure_training(result).assign(result[regrets].isel(round=-1, drop=True))
-    return _mask_detections(measures, json.loads(result.attrs["config"])["policy_options"])
+    return _mask_detections(measures, json.loads(result.attrs["config"]))
 
 
 def summarise_comparison(result: xr.Dataset) -> dict[str, Any]:

@@ -162,7 +162,7 @@ def _select_and_replace(scheduler: Any, fleet: Any, rng: Any, t: int, slots: int
     for slot in range(slots, len(desk.ages)):
         desk.ages[slot] = 1.0
     _select(scheduler, t, desk.ages, rng, desk.chosen)
-    if not _exist(desk):
+    if not _exist(desk, -t - (1 << 40)):  # another mark than that of `assign_chosen`
         return  # `assign_chosen` refuses it
     taken = fleet.rate  # not in use before the plan is made
     for channel in range(len(taken)):
@@ -198,7 +198,7 @@ def _assign_links(
         fleet.desk.priorities[client] = fleet.priorities[client]
     desk = fleet.desk
     select(scheduler, t, desk.ages, rng, desk.chosen)
-    if not is_ours(scheduler) and not _exist(desk):
+    if not is_ours(scheduler) and not _exist(desk, -t):
         return False
     score(scheduler, t, desk.scores)
     kept = 0

@@ -28,7 +28,7 @@ def write_coordinator(coordinator: Coordinator, key: bytes | None = None) -> byt
     """Return a file of a coordinator: a header and copies of all arrays, taken at one time."""
     with coordinator._lock:
         header = {
-            "policy": coordinator.policy.name,
+            "policy": coordinator.policy.text,
             "options": coordinator.policy.options,
             "n_clients": coordinator.n_clients,
             "n_channels": coordinator.n_channels,

@@ -18,6 +18,7 @@ _PAGES: Final = {
     "freshband simulation 1": "simulation",
     "freshband training 1": "training",
     "freshband comparison 1": "comparison",
+    "freshband arena 1": "arena",
 }  # the module of freshband.reporting._page that shows a result, by its format
 
 

@@ -125,7 +125,7 @@ class Player(ABC):
 
     def play(self, t: int, block: Block, conditions: Conditions | None) -> None:
         """Play a block of rounds, of which the first is t + 1."""
-        began = time.perf_counter()
+        began = time.thread_time()  # other threads may hold the interpreter
         self.scheduler = reserve(self.scheduler, len(block.states))
         if not isinstance(self.jammer, Still):  # it changes the block, which others play too
             block = Block(block.states.copy(), block.means.copy())
@@ -133,7 +133,7 @@ class Player(ABC):
             broken, alarm = self._play(t, block, conditions)
         if broken:
             raise broken_rule(self.policy.name, broken, self.desk, alarm)
-        self.seconds += time.perf_counter() - began
+        self.seconds += time.thread_time() - began
 
     @abstractmethod
     def _play(self, t: int, block: Block, conditions: Conditions | None) -> tuple[int, int]:

@@ -26,7 +26,7 @@ from rich.progress import (
 
 from freshband._backends import Backend, ThreadBackend, open_backend
 from freshband._keeping import KeptRuns
-from freshband._policy import Policy, parse_policy, read_options
+from freshband._policy import Policy, label_of, parse_policy, read_options, split_policies
 from freshband._sealed import versions_of
 from freshband._seeding import check_seed
 from freshband.channels.base import (
@@ -73,7 +73,9 @@ def simulate(
     channels : str or ChannelModel
         The channel environment: a registered name, or a model.
     policies : sequence of str or Policy
-        Policies, ``scheduler[:preset][+token...]``; a string is split at commas.
+        Policies, ``scheduler[:preset][+token...]``; a string is split at commas. One with settings
+        of its own is ``"fast=cucb{mean_window=200}"``, whose results are called ``fast``, or an
+        object such as ``freshband.parse_policy(Cucb(mean_window=200), name="fast")``.
     clients : int >= 1, default 2
         The number of clients M; there may be more than channels.
     rounds : int >= 1, default 20000
@@ -231,7 +233,7 @@ class _Plan:
             "channel_options": self.model.model_dump(mode="json", exclude_unset=True)
             if isinstance(self.model, Parameters)
             else {},
-            "policies": [policy.name for policy in self.policies],
+            "policies": [policy.text for policy in self.policies],
             "policy_options": {p.name: dict(p.options) for p in self.policies if p.options},
             "clients": self.clients,
             "rounds": self.rounds,
@@ -250,8 +252,9 @@ def _name_policies(
     """Return policies by name, each once; options must belong to one of them."""
     if not isinstance(policies, Iterable):
         raise ParameterError(f"policies must be a list of policies, got {shown(policies)}")
-    texts = policies.split(",") if isinstance(policies, str) else list(policies)
-    names = [text.name if isinstance(text, Policy) else str(text).strip() for text in texts]
+    texts: list[Any] = split_policies(policies) if isinstance(policies, str) else [*policies]
+    texts = [parse_policy(text) if isinstance(text, Parameters) else text for text in texts]
+    names = [text.name if isinstance(text, Policy) else label_of(str(text)) for text in texts]
     if not names:
         raise ParameterError("policies must name at least one policy, got none")
     for name in options:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from freshband import __version__
 from freshband._plugins import imports_to_keep
-from freshband._policy import has_detector
+from freshband._policy import has_detector, label_of
 from freshband._sealed import load_sealed, save_sealed, versions_of
 from freshband.aoi import growth_exponent, jain_index, match_alarms
 from freshband.errors import ParameterError, shown
@@ -140,7 +140,7 @@ def _detections(names: Sequence[str], records: Sequence[_Record]) -> dict[str, N
     return found
 
 
-def _mask_detections(measures: xr.Dataset, options: Mapping[str, Mapping[str, Any]]) -> xr.Dataset:
+def _mask_detections(measures: xr.Dataset, config: Mapping[str, Any]) -> xr.Dataset:
     """Return measures with NaN where a policy without a detector has no value.
 
     A policy that does not look for changes misses none.
@@ -149,12 +149,14 @@ def _mask_detections(measures: xr.Dataset, options: Mapping[str, Mapping[str, An
     ----------
     measures : xarray.Dataset
         Over (policy, run), ``alarms`` among them.
-    options : mapping of str to mapping
-        Hyper-parameters of each policy, by its name.
+    config : mapping
+        Of the result: ``policies`` as written, and ``policy_options`` by name.
     """
+    texts = {label_of(text): text for text in config["policies"]}
+    options = config.get("policy_options", {})
     raised = measures.alarms.sum("run")
     looks = [
-        has_detector(str(name), options.get(str(name)), int(raised.sel(policy=name)))
+        has_detector(texts[str(name)], options.get(str(name)), int(raised.sel(policy=name)))
         for name in measures.policy.values
     ]
     known = xr.DataArray(looks, dims="policy", coords={"policy": measures.policy})
@@ -184,7 +186,7 @@ def summarise(result: xr.Dataset) -> dict[str, Any]:
     """
     config = _read_config(result)
     measures = [str(name) for name, array in result.items() if array.dims == ("policy", "run")]
-    masked = _mask_detections(result, config.get("policy_options", {}))
+    masked = _mask_detections(result, config)
     policies: dict[str, Any] = {}
     for name in result.policy.values:
         row = masked.sel(policy=name)

@@ -45,7 +45,7 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> parts.Part:
         charts.append(channel_map(air, {}, run=first))
         charts += beliefs_charts(result, config, build(config["channels"], options), air, first)
     fleet = describe_fleet(config)
-    masked = _mask_detections(result, config.get("policy_options", {}))
+    masked = _mask_detections(result, config)
     true = result.detected + result.missed
     counts = xr.concat([true, *(masked[name] for name in _FOUND)], "measure")
     rows = {

@@ -1,0 +1,74 @@
+"""Channels that something blocks at regular times, such as a radar or a shift in a factory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import final
+
+import numpy as np
+from pydantic import model_validator
+
+from freshband.channels._fields import Count, RatedBand, check_order
+from freshband.channels.base import _Floats, _Rng, register
+from freshband.channels.streams import held
+
+__all__ = ["Periodic"]
+
+
+@final
+@register("periodic")
+class Periodic(RatedBand):
+    """Stationary channels of which the same ``width`` are blocked at regular times.
+
+    A random set of channels is Bad in the first ``blocked`` rounds of every period of ``period``
+    rounds, counted from a random round. The others, and these in the rest of the period, are Good
+    with probability `μ_k`. The means of a stream are 0 for a channel while it is blocked.
+
+    Parameters
+    ----------
+    n_channels : int >= 1, default 5
+        Number of channels N; follows from ``means`` where those are given.
+    mean_low, mean_high : float, 0 <= mean_low <= mean_high <= 1, default 0.1 and 0.9
+        The means of free channels are drawn from U[mean_low, mean_high], once per run.
+    means : list of float in [0, 1], optional
+        The means of free channels themselves.
+    width : int in [1, n_channels], default 2
+        Number of channels that are blocked.
+    period : int >= 1, default 200
+        Rounds from one beginning to the next.
+    blocked : int in [1, period], default 100
+        Rounds of each period in which the channels are blocked.
+
+    Notes
+    -----
+    **Deviations.** Not in the paper. No policy here learns the period; one that does could win.
+
+    Examples
+    --------
+    >>> from freshband.channels import Periodic, open_air
+    >>> model = Periodic(means=[1], width=1, period=4, blocked=2)
+    >>> "".join(map(str, open_air(model, rounds=12, seed=1).block(12).states[:, 0]))
+    '110011001100'
+    """
+
+    width: Count = 2
+    period: Count = 200
+    blocked: Count = 100
+
+    @model_validator(mode="after")
+    def _agree(self) -> Periodic:
+        check_order(self, "width", "n_channels")
+        check_order(self, "blocked", "period")
+        return self
+
+    def _pieces(self, rounds: int, structure: _Rng) -> Iterator[_Floats]:
+        free = self._rates(structure)
+        closed = free.copy()
+        closed[structure.permutation(self.n_channels)[: self.width]] = 0
+        first = int(structure.integers(self.period))  # round 0 has this place in its period
+        begins = np.arange(rounds // self.period + 2) * self.period - first
+        cuts = np.concatenate([[0, rounds], begins, begins + self.blocked])
+        cuts = np.unique(np.clip(cuts, 0, rounds))
+        places = (cuts[:-1] + first) % self.period
+        rows = np.where((places < self.blocked)[:, None], closed, free)
+        return held(rows, np.diff(cuts))

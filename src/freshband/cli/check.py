@@ -1,0 +1,69 @@
+"""``freshband check``: whether a file of one's own keeps the contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from freshband.errors import FileError, FreshbandError
+
+_PRESETS = (
+    'such as presets: ClassVar[Presets] = {"bold": {"epsilon": 0.5}}, which would make NAME:bold '
+    "a policy"
+)
+
+
+def check(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE.py...", help="Files that register schedulers.")
+    ],
+) -> None:
+    """Check the schedulers of your own files, and print what is wrong, one line each.
+
+    Every scheduler that a file registers is played as plain Python, with several
+    numbers of clients and channels, and then compiled. The line names what broke:
+    two clients on one channel, a channel that does not exist, an 'update' without
+    'return', a number in a state in place of an array, no 'means' for '+aa', or
+    what the compiler does not understand. The exit code is 1 if anything is wrong.
+    That a scheduler has no presets is noted, and is not wrong.
+
+    [bold]Examples[/bold]
+
+      freshband check my_scheduler.py
+
+      freshband --import my_scheduler.py arena --family stationary
+    """
+    wrong = 0
+    for path in files:
+        for line, is_problem in _read(path):
+            typer.echo(f"{path}: {line}")
+            wrong += is_problem
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _read(path: Path) -> list[tuple[str, bool]]:
+    """Return lines about a file, each with whether it is a problem."""
+    from freshband._plugins import import_file
+    from freshband.contract import scheduler_problems
+    from freshband.schedulers.base import registry
+
+    if not path.is_file():
+        raise FileError(f"cannot check {path}: no such file")
+    try:
+        import_file(path)
+    except FreshbandError as error:
+        return [(str(error), True)]
+    own = [name for name in registry if registry[name].__module__ == path.stem]
+    if not own:
+        return [("it registers no scheduler: decorate one with @register('name')", True)]
+    lines = []
+    for name in own:
+        found = scheduler_problems(name)
+        lines += [(f"{name}: {problem}", True) for problem in found]
+        lines += [] if found else [(f"{name}: keeps the contract", False)]
+        if set(registry[name].presets) == {"default"}:
+            lines.append((f"{name}: note: it has no presets, {_PRESETS}", False))
+    return lines
