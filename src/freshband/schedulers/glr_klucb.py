@@ -81,14 +81,17 @@ class GlrKlucb(Restarting):
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
     ) -> _RestartingState:
         """Allocate the state."""
-        alpha = self.alpha
         changes = (self.n_segments - 1) * (n_channels if self.restart == "local" else 1)
+        delta: float
+        alpha: float | Literal["anytime"]
         if self.delta != "published":
             delta = self.delta
         else:
             rounds = _needed_horizon(horizon, "glr-klucb with delta='published'")
             delta = min(0.5, 1.0 / math.sqrt(changes * rounds))
-        if alpha == "published":
+        if self.alpha != "published":
+            alpha = self.alpha
+        else:
             rounds = _needed_horizon(horizon, "glr-klucb with alpha='published'")
             alpha = min(1.0, 0.05 * math.sqrt(changes * math.log(rounds) / rounds))
         same = GlrCucb(
