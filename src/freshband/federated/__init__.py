@@ -37,23 +37,25 @@ __all__ = [
 if TYPE_CHECKING:
     from freshband.federated.comparison import compare
     from freshband.federated.data import Dataset, load_dataset
-    from freshband.federated.engine import Federation, train_together
+    from freshband.federated.engine import Federation
     from freshband.federated.models import build_model
     from freshband.federated.partition import Partition, split_samples
     from freshband.federated.records import RoundRecord
     from freshband.federated.runs import Run, resume_run, start_run
     from freshband.federated.settings import Training
+    from freshband.federated.together import train_together
 
 __getattr__, __dir__ = import_on_use(  # partitions do not need torch
     __name__,
     {
         ".comparison": ["compare"],
         ".data": ["Dataset", "load_dataset"],
-        ".engine": ["Federation", "train_together"],
+        ".engine": ["Federation"],
         ".models": ["build_model"],
         ".partition": ["Partition", "split_samples"],
         ".records": ["RoundRecord"],
         ".runs": ["Run", "resume_run", "start_run"],
         ".settings": ["Training"],
+        ".together": ["train_together"],
     },
 )

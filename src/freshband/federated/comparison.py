@@ -28,7 +28,7 @@ from freshband.federated._rules import settings_of, unused_by_all
 from freshband.federated.algorithms import Rule
 from freshband.federated.clients import name_device, pick_device
 from freshband.federated.data import load_dataset
-from freshband.federated.engine import Federation, train_together
+from freshband.federated.engine import Federation
 from freshband.federated.records import RoundRecord
 from freshband.federated.result import (
     _LIBRARIES,
@@ -39,6 +39,7 @@ from freshband.federated.result import (
     measure_training,
 )
 from freshband.federated.settings import Training
+from freshband.federated.together import train_together
 from freshband.parameters import whole_number
 from freshband.simulation.monte_carlo import _name_policies, _Plan, _play_run, _progress_bar
 from freshband.simulation.result import _mask_detections
