@@ -68,7 +68,7 @@ class OwnClients:
         def work(worker: _Worker, trial: Trial) -> float:
             samples = torch.from_numpy(trial.samples).to(worker.row.device)
             outputs = scores_of(worker.outputs(trial.model, trial.kept, "train", samples))
-            score = measure(self.task, outputs, self.dataset.train_labels[samples])
+            score = measure(self.task, outputs, worker.targets("train", samples))
             return score * len(trial.samples)
 
         return np.array(list(self._crew.share(trials, work)))
@@ -80,7 +80,7 @@ class OwnClients:
         def work(worker: _Worker, piece: slice) -> tuple[float, torch.Tensor]:
             outputs = worker.outputs(model, kept, "test", piece)
             with torch.no_grad():
-                loss = float(self.task.loss(outputs, labels[piece]))
+                loss = float(self.task.loss(outputs, worker.targets("test", piece)))
             return loss * len(labels[piece]), scores_of(outputs)
 
         pieces = [slice(at, at + _PIECE) for at in range(0, len(labels), _PIECE)]
@@ -162,10 +162,18 @@ class _Worker:
             found.append(each)
         return found
 
+    def targets(
+        self, part: Literal["train", "test"], samples: torch.Tensor | slice
+    ) -> torch.Tensor:
+        found: torch.Tensor = getattr(self.dataset, f"{part}_labels")[samples]
+        return found.to(self.row.dtype) if found.is_floating_point() else found
+
     def train(self, job: TrainingJob, lr: float) -> None:
         self._load(job.start, job.kept)
         device = self.row.device
-        with drawing_from(job.noise, device) if self.found.draws else nullcontext():
+        with (
+            drawing_from(job.noise, device, self.found.pure) if self.found.draws else nullcontext()
+        ):
             self._make_steps(torch.from_numpy(job.batches).to(device), job.round, lr)
         self._unload()
         torch.sub(job.start, self.row, out=job.out)
@@ -177,7 +185,7 @@ class _Worker:
         optimiser = self.task.optimiser.build(self.parameters, lr * self.task.rate(round))
         for step, samples in enumerate(batches, start=1):
             outputs = self.module(*self._inputs("train", samples))
-            loss = self.task.loss(outputs, self.dataset.train_labels[samples])
+            loss = self.task.loss(outputs, self.targets("train", samples))
             check_loss(loss)
             if not math.isfinite(loss.item()):
                 raise RuleError(f"the loss is {loss.item()} in step {step} of {len(batches)}")

@@ -14,6 +14,7 @@ from torch.nn.parameter import is_lazy
 
 from freshband.errors import FreshbandError, ParameterError, reason, shown
 from freshband.federated._task import Task, scores_of
+from freshband.federated.clients._noise import learn_pure
 from freshband.federated.clients._pointwise import watching
 from freshband.federated.data.base import Dataset
 from freshband.federated.data.samples import Samples
@@ -27,6 +28,7 @@ class Findings:
 
     statistics: tuple[str, ...] = ()  # buffers that it changed
     draws: bool = False  # whether it drew random numbers
+    pure: frozenset[Any] = frozenset()  # functions of torch it called that drew none
     guarded: bool = False  # whether oneDNN may differentiate it wrongly
 
 
@@ -79,6 +81,7 @@ def try_training(module: nn.Module, dataset: Dataset, task: Task) -> Findings:
     inputs = [each.cpu() for each in dataset.inputs("train", samples)]
     inputs = [each.to(trained[0]) if each.is_floating_point() else each for each in inputs]
     targets = dataset.train_labels[samples].cpu()
+    targets = targets.to(trained[0]) if targets.is_floating_point() else targets
     takes = " and ".join(f"{tuple(x.shape)} of {_type(x)}" for x in inputs)
     before = {key: each.clone() for key, each in tried.named_buffers()}
     with torch.random.fork_rng(devices=[]):
@@ -88,6 +91,7 @@ def try_training(module: nn.Module, dataset: Dataset, task: Task) -> Findings:
             loss = _loss_of(task, outputs, targets)
             gradients = torch.autograd.grad(loss, trained, allow_unused=True)
         draws = not torch.equal(state, torch.get_rng_state())
+        pure = learn_pure(lambda: task.loss(tried(*inputs), targets)) if draws else frozenset()
         changed = tuple(
             key for key, each in tried.named_buffers() if not torch.equal(each, before[key])
         )
@@ -104,7 +108,7 @@ def try_training(module: nn.Module, dataset: Dataset, task: Task) -> Findings:
             outputs = _call(f"model must take samples, {takes}: {name}", tried, *inputs)
             _call("metric", measure, task, _call("model", scores_of, outputs), targets)
     norms = [key for key in before if _is_tracked(tried, key)]
-    return Findings(tuple(dict.fromkeys((*norms, *changed))), draws, guard.needed)
+    return Findings(tuple(dict.fromkeys((*norms, *changed))), draws, pure, guard.needed)
 
 
 def _is_tracked(module: nn.Module, name: str) -> bool:

@@ -54,7 +54,7 @@ class Stack:
     first: Conv
     weights: list[Weights]  # of every layer
     width: int  # number Q of numbers in a row of the arena's `low`
-    shape: tuple[int, ...]  # channels, height and width of an image
+    shape: tuple[int, int, int]  # channels, height and width of an image
     side: int
     columns: int
     mean: torch.Tensor  # float32, one per channel
@@ -126,7 +126,7 @@ class Stack:
 def stack(
     module: nn.Module,
     layout: ParameterLayout,
-    shape: tuple[int, ...],
+    shape: tuple[int, int, int],
     mean: object,
     std: object,
 ) -> Stack:
@@ -166,7 +166,7 @@ class _Builder:
     """Follows a traced module from its input to its output, with the shape of what flows."""
 
     def __init__(
-        self, module: nn.Module, places: dict[str, Weights], shape: tuple[int, ...]
+        self, module: nn.Module, places: dict[str, Weights], shape: tuple[int, int, int]
     ) -> None:
         self.module = module
         self.places = places
