@@ -18,6 +18,7 @@ from freshband.cli._folding import Command, Group
 from freshband.cli._playing import interrupt
 from freshband.cli.bounds import bounds
 from freshband.cli.compare import compare
+from freshband.cli.export import export
 from freshband.cli.list import list_things
 from freshband.cli.report import report
 from freshband.cli.reproduce import ReproduceCommand, reproduce
@@ -51,7 +52,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (simulate, train, compare, report, bounds, show):
+for _command in (simulate, train, compare, export, report, bounds, show):
     app.command(cls=Command)(_command)
 app.command(cls=ReproduceCommand)(reproduce)
 app.command("list", cls=Command)(list_things)
@@ -71,7 +72,8 @@ def _options(
         typer.Option(
             "--import",
             metavar="FILE.py",
-            help="Import a file first, and with it the schedulers, channel models, matchings and "
+            help="Import a file first, and with it the schedulers, channel models, matchings, "
+            "models, data sets, partitions, losses, optimisers, metrics, server rules, loggers and "
             "experiments it registers; may be repeated.",
         ),
     ] = None,

@@ -1,8 +1,8 @@
 """A training run in a folder: it can be stopped or killed at any moment, and resumed.
 
 The folder holds ``run.json`` (what to run, and how often to save it), ``checkpoints/`` and, when
-all rounds are played, ``result.nc``. On a CPU a resumed run is, bit for bit, the one that was never
-interrupted.
+all rounds are played, ``model.safetensors`` and ``result.nc``. On a CPU a resumed run is, bit for
+bit, the one that was never interrupted.
 
 Examples
 --------
@@ -54,6 +54,7 @@ from freshband.federated._terms import (
 )
 from freshband.federated.clients import name_device
 from freshband.federated.engine import Federation
+from freshband.federated.export import MODEL_FILE, save_model
 from freshband.federated.records import RoundRecord, _stack_records, _unstack_records
 from freshband.federated.result import collect_records, load_training, save_training
 from freshband.federated.settings import Training
@@ -217,6 +218,7 @@ class Run:
     def _write_result(self) -> None:
         device = name_device(self.federation.dataset.train_images.device)
         with self._telling_what_is_safe():
+            save_model(self.federation.module(), self.out / MODEL_FILE)
             result = collect_records(self.records, self.settings, device=device)
             save_training(result, self.result_path)
         self.wrote_result = True
