@@ -1,7 +1,7 @@
 """Fine-tune a pretrained network: its layers are frozen, an adapter and a new head travel.
 
 The network learned to tell digits 0 to 4 in one place; clients teach it 5 to 9. Only what they
-train is sent: an eighth of the network. BatchNorm keeps the statistics it was trained with.
+train is sent: a fifth of the network. BatchNorm keeps the statistics it was trained with.
 
     python examples/fine_tuning.py
 """
@@ -18,13 +18,13 @@ class Network(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(1, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
-            nn.Conv2d(32, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(4),
+            nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
+            nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(4),
         )  # fmt: skip
-        self.adapter = nn.Sequential(nn.Linear(128, 2), nn.Linear(2, 128))
+        self.adapter = nn.Sequential(nn.Linear(64, 2), nn.Linear(2, 64))
         nn.init.zeros_(self.adapter[1].weight)  # at first it changes nothing
         nn.init.zeros_(self.adapter[1].bias)
-        self.head = nn.Linear(128, 5)
+        self.head = nn.Linear(64, 5)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         features = self.body(images).flatten(1)
@@ -64,7 +64,7 @@ def main(rounds: int = 25) -> float:
     settings = Training(
         clients=5,
         rounds=rounds,
-        client_lr=0.02,
+        client_lr=0.05,
         optimiser="sgd",
         optimiser_options={"momentum": 0.9},
         statistics="frozen",
