@@ -34,6 +34,16 @@ class _Mine(nn.Module):
         return self.drop(self.network(images))
 
 
+class _Round:
+    """Plays a round of a federation."""
+
+    def __init__(self, federation: Federation) -> None:
+        self.federation = federation
+
+    def __call__(self, turn: int) -> None:
+        self.federation.step()
+
+
 def _loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return nn.functional.cross_entropy(outputs, targets)
 
@@ -55,9 +65,7 @@ def table(turns: int, model: str = "cnn8", workers: int = 2) -> dict[str, float]
             name: stack.enter_context(Federation(settings, dataset=dataset, **more))
             for name, more in kinds.items()
         }
-        return interleave(
-            {name: lambda turn, run=run: run.step() for name, run in runs.items()}, turns
-        )
+        return interleave({name: _Round(run) for name, run in runs.items()}, turns)
 
 
 def main() -> None:
