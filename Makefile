@@ -121,7 +121,7 @@ TORCH ?= $(shell sed -n 's/^torch==//p' constraints.txt)
 lock: ## Rewrite constraints.txt with the newest versions that pyproject.toml allows
 	@set -eu; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
 	$(PYTHON) -m venv "$$tmp/venv"; \
-	"$$tmp/venv/bin/python" -m $(PIP_INSTALL) '.[dev]' 'torch==$(TORCH)'; \
+	"$$tmp/venv/bin/python" -m $(PIP_INSTALL) '.[dev,mlflow,wandb]' 'torch==$(TORCH)'; \
 	"$$tmp/venv/bin/python" -m pip --disable-pip-version-check freeze --exclude freshband | \
 		sed 's/+[a-z0-9.]*$$//' > "$$tmp/pins"; \
 	{ sed -n '/^#/p' constraints.txt; LC_ALL=C sort -f "$$tmp/pins"; } > "$$tmp/constraints.txt"; \

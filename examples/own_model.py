@@ -26,7 +26,7 @@ clients = Partition(train=[some[20:] for some in held], val=[some[:20] for some 
 # 3. The channels: the two good ones turn bad after half of the rounds, and two others good.
 air = Piecewise(means=[[0.9, 0.8, 0.3, 0.2, 0.2, 0.1], [0.2, 0.1, 0.3, 0.2, 0.9, 0.8]])
 
-# 4. The model: any module without BatchNorm or dropout.
+# 4. The model: any module.
 torch.manual_seed(0)
 model = nn.Sequential(nn.Conv2d(1, 4, 2), nn.ReLU(), nn.Flatten(), nn.Linear(36, 2))
 

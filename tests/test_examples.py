@@ -130,3 +130,17 @@ def test_the_asyncio_gateway_learns_from_late_answers(capsys: Any) -> None:
 def test_fleets_are_short() -> None:
     for name in re.findall(r'^--8<-- "examples/(.*)"$', FLEETS, re.MULTILINE):
         assert len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) <= 30, name
+
+
+def test_text_is_learned(capsys: Any) -> None:
+    example = load("text")
+    few = {"dataset_options": {"speakers": 5, "samples": 24}, "rounds": 12, "batch_size": 16}
+    accuracy = example.main(example.settings.model_copy(update=few))
+    assert accuracy > 0.5
+    assert capsys.readouterr().out.splitlines()[-1].startswith("the old ")
+
+
+def test_fine_tuning_teaches_digits_that_the_network_had_not_seen(capsys: Any) -> None:
+    accuracy = load("fine_tuning").main(rounds=15)
+    assert accuracy > 0.8
+    assert capsys.readouterr().out.startswith("647 of 3191 numbers travel; ")

@@ -22,7 +22,7 @@ X, Y = np.random.default_rng(0).random((12, 2, 3, 4)).astype(np.float32), np.ara
 
 
 def test_the_sets_are_registered() -> None:
-    assert registry.names() == ["cifar10", "cifar100", "digits", "synthetic"]
+    assert registry.names() == ["cifar10", "cifar100", "digits", "sayings", "synthetic"]
 
 
 def test_importing_freshband_imports_no_torch() -> None:

@@ -117,10 +117,27 @@ class Forgetful(nn.Module):
         return nn.functional.dropout(self.dense(images.flatten(1)), 0.5, self.training)
 
 
-def frozen() -> nn.Module:
+def frozen(everything: bool = False) -> nn.Module:
     module = nn.Sequential(nn.Flatten(), nn.Linear(16, 4), nn.Linear(4, 3))
-    module[1].requires_grad_(False)
+    (module if everything else module[1]).requires_grad_(False)
     return module
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (nn.Sequential(nn.Flatten(), nn.Linear(16, 4)), r"to \(2, 3\), got \(2, 4\)"),
+        (nn.Sequential(), "model must have parameters"),
+        (frozen(everything=True), "Sequential has none but frozen ones"),
+        (nn.Sequential(nn.Flatten(), nn.LazyLinear(3)), "lazy layers: call it on a batch first"),
+    ],
+)
+@every_path
+def test_modules_that_cannot_be_trained_are_refused(
+    module: nn.Module, message: str, path: Any
+) -> None:
+    with pytest.raises(ParameterError, match=message):
+        Federation(tiny(model=None, model_options={}, path=path), model=module)
 
 
 @pytest.mark.parametrize(
@@ -129,18 +146,13 @@ def frozen() -> nn.Module:
         (nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16), nn.Linear(16, 3)), "buffer '1.running_"),
         (nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(16, 3)), "layer '1' is a Dropout"),
         (nn.Sequential(nn.RReLU(), nn.Flatten(), nn.Linear(16, 3)), "layer '0' is a RReLU"),
-        (nn.Sequential(nn.Flatten(), nn.Linear(16, 4)), r"to \(2, 3\), got \(2, 4\)"),
-        (nn.Sequential(), "model must have parameters"),
-        (frozen(), "frozen"),
-        (Forgetful(), "must not draw random numbers"),
+        (frozen(), "parameter '1.weight' is frozen"),
+        (Forgetful(), "Forgetful draws random numbers"),
     ],
 )
-@every_path
-def test_modules_that_cannot_be_trained_so_are_refused(
-    module: nn.Module, message: str, path: Any
-) -> None:
-    with pytest.raises(ParameterError, match=message):
-        Federation(tiny(model=None, model_options={}, path=path), model=module)
+def test_the_path_for_plain_modules_refuses_others(module: nn.Module, message: str) -> None:
+    with pytest.raises(ParameterError, match=rf"^path 'stacked' is for .*{message}.*or 'threads'$"):
+        Federation(tiny(model=None, model_options={}, path="stacked"), model=module)
 
 
 def test_dropout_of_nothing_is_fine() -> None:
@@ -187,17 +199,12 @@ OF_LISTS = r"Partition\(train=held, val=\[\[\]\] \* len\(held\)\), where held is
     ("objects", "message"),
     [
         ({"dataset": TENSORS}, r"with Dataset\.of\(\*train\.tensors, \*test\.tensors\)$"),
-        ({"dataset": Letters()}, OF_TENSORS),
+        ({"dataset": Letters()}, r"with Dataset\.of_samples\(train, test\)$"),
         ({"dataset": {"train": TENSORS.tensors}}, OF_TENSORS),
         ({"dataset": {}}, OF_TENSORS),
         ({"dataset": TENSORS.tensors[0]}, OF_TENSORS),
         ({"dataset": Dataset}, "got <class .*" + OF_TENSORS),
         ({"dataset": "digits"}, r"the settings, Training\(dataset='digits'\)$"),
-        ({"partition": IDS}, OF_LISTS + r"\[np\.flatnonzero"),
-        ({"partition": torch.from_numpy(IDS)}, OF_LISTS + r"\[np\.flatnonzero"),
-        ({"partition": IDS.tolist()}, OF_LISTS + r"\[np\.flatnonzero"),
-        ({"partition": {"anna": [0], "ben": [1]}}, OF_LISTS + r"list\(partition\.values\(\)\)$"),
-        ({"partition": [[0], [1]]}, OF_LISTS + "a list of the samples of each client$"),
         ({"partition": []}, OF_LISTS),
         ({"partition": Partition}, "got <class .*" + OF_LISTS),
         ({"partition": "iid"}, r"the settings, Training\(partition='iid'\)$"),

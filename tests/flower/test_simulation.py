@@ -22,13 +22,14 @@ CONFIG = {
 
 def play(out):
     """Play the template in Flower's engine, and write what happened."""
-    from flwr.app import ArrayRecord
+    from flwr.app import ArrayRecord, Context
     from flwr.serverapp import ServerApp
     from flwr.simulation import run_simulation
 
     from freshband.flower import build_rounds
     from freshband.flower.template.task import open_task
     from tests.flower.playground import digits_client
+    from tests.flower.test_quickstart import load
 
     settings = Training(**CONFIG)
     server = ServerApp()
@@ -41,7 +42,20 @@ def play(out):
         model = {name: array.ravel().tolist() for name, array in rounds.model.items()}
         Path(out).write_text(json.dumps({"records": records, "model": model}))
 
-    run_simulation(server, digits_client(CONFIG), 4, backend_config={"init_args": {"num_cpus": 2}})
+    backend = {"init_args": {"num_cpus": 2}}
+    run_simulation(server, digits_client(CONFIG), 4, backend_config=backend)
+    theirs, asked = load("server_app.py", scheduled=True), ServerApp()
+
+    @asked.main()
+    def ask(grid, context):
+        given = {"num-server-rounds": 6, "learning-rate": 0.05}
+        theirs.main(grid, Context(context.run_id, context.node_id, {}, context.state, given))
+
+    run_simulation(asked, load("client_app.py", scheduled=True).app, 4, backend_config=backend)
+    metrics = theirs.RESULTS[-1].evaluate_metrics_clientapp
+    found = json.loads(Path(out).read_text())
+    found["quickstart"] = {t: each["eval_acc"] for t, each in metrics.items()}
+    Path(out).write_text(json.dumps(found))
 
 
 @pytest.mark.slow
@@ -66,6 +80,8 @@ def test_the_simulation_engine_plays_the_same_run(tmp_path):
     for name, weights in module.named_parameters():
         flat = weights.detach().ravel().tolist()
         assert found["model"][name] == pytest.approx(flat, rel=1e-4, abs=1e-5), name
+    assert list(found["quickstart"]) == ["1", "2", "3", "4", "5", "6"]  # an app of somebody else's
+    assert found["quickstart"]["6"] > 0.5
 
 
 if __name__ == "__main__":

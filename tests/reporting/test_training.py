@@ -12,9 +12,9 @@ import xarray as xr
 from matplotlib.collections import PolyCollection, QuadMesh
 
 from freshband.errors import FileError, ParameterError
+from freshband.federated.loggers import TensorBoard, logging_to, scalars_of
 from freshband.federated.result import collect_records
 from freshband.federated.settings import Training
-from freshband.reporting._scalars import scalars_of, writing_scalars
 from freshband.reporting.curves import COLOURS, save_figure
 from freshband.reporting.training import draw_comparison, draw_training
 from tests.federated.recording import ACCURACY, AGES, make_record, make_records
@@ -179,7 +179,8 @@ def test_scalars_can_be_read_back(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     for done, rounds in ((0, [1, 2, 3]), (2, [3, 4])):  # the second goes on after round 2
-        with writing_scalars(tmp_path / "board", done=done) as write:
+        board = TensorBoard(tmp_path / "board")
+        with logging_to([board], Training(), done=done) as write:
             for t in rounds:
                 write(make_record(t))
     events = EventAccumulator(str(tmp_path / "board"))
@@ -191,5 +192,6 @@ def test_scalars_can_be_read_back(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("kept")
-    with refused(FileError, "cannot write .*file/board"), writing_scalars(tmp_path / "file/board"):
+    board = TensorBoard(tmp_path / "file/board")
+    with refused(FileError, "cannot write .*file/board"), logging_to([board], Training()):
         pass

@@ -58,16 +58,21 @@ Address = Annotated[
 
 # Of commands that train; their help has panels.
 Dataset = Annotated[
-    str, option(LEARNED, "What is learned: digits (no download), cifar10, cifar100, synthetic.")
+    str,
+    option(
+        LEARNED,
+        "What is learned: digits (no download), cifar10, cifar100, synthetic, sayings (text).",
+    ),
 ]
 Partition = Annotated[
-    str, option(LEARNED, "Who holds what: dirichlet (unlike clients), iid, shards.")
+    str,
+    option(LEARNED, "Who holds what: dirichlet (unlike clients), iid, shards, column (by user)."),
 ]
 Model = Annotated[
     str | None,
     option(
         LEARNED,
-        "What is trained: small-cnn, cnn8, resnet18, mlp.",
+        "What is trained: small-cnn, cnn8, resnet18, mlp, char-gru.",
         show_default="what suits the data set",
     ),
 ]

@@ -20,6 +20,7 @@ from freshband.cli.arena import arena
 from freshband.cli.bounds import bounds
 from freshband.cli.check import check
 from freshband.cli.compare import compare
+from freshband.cli.export import export
 from freshband.cli.list import list_things
 from freshband.cli.report import report
 from freshband.cli.reproduce import ReproduceCommand, reproduce
@@ -55,7 +56,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (simulate, train, compare, arena, report, bounds, show, check, serve):
+for _command in (
+    simulate, train, compare, arena, export, report, bounds, show, check, serve,
+):  # fmt: skip
     app.command(cls=Command)(_command)
 app.command(cls=ReproduceCommand)(reproduce)
 app.command("list", cls=Command)(list_things)
@@ -75,7 +78,8 @@ def _options(
         typer.Option(
             "--import",
             metavar="FILE.py",
-            help="Import a file first, and with it the schedulers, channel models, matchings and "
+            help="Import a file first, and with it the schedulers, channel models, matchings, "
+            "models, data sets, partitions, losses, optimisers, metrics, server rules, loggers and "
             "experiments it registers; may be repeated.",
         ),
     ] = None,

@@ -141,6 +141,11 @@ def _request(params: dict[str, Any], given: set[str]) -> tuple[dict[str, Any], d
                 f"{params['like']} was made with {facts['own_algorithm']}, given as an object: "
                 "repeat it from Python, or register the rule and name it behind @"
             )
+        if "own" in facts:
+            raise ParameterError(
+                f"{params['like']} was made with things given as objects, {facts['own']}: repeat "
+                "it from Python, or register them and give their names"
+            )
         base, options = saved["settings"].model_dump(), saved["policy_options"]
         chosen = {name: saved[name] for name in chosen}
     for layer in layers:

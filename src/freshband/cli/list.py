@@ -19,8 +19,14 @@ _OF_TRAINING = {
     "datasets": "freshband.federated.data.base",
     "models": "freshband.federated.models.base",
     "partitions": "freshband.federated.partition.base",
+    "losses": "freshband.federated.losses.base",
+    "optimisers": "freshband.federated.optimisers.base",
+    "metrics": "freshband.federated.metrics.base",
+    "loggers": "freshband.federated.loggers.base",
 }
 
+
+_SINGULAR = {"losses": "loss"}
 
 # Settings that belong to no registered thing: the classes that declare them, each with a heading.
 _FLEET = {
@@ -41,9 +47,9 @@ def list_things(
         str | None,
         typer.Argument(
             help="schedulers, channels, families, matchings, algorithms, datasets, models, "
-            "partitions, experiments, the name of one, such as glr-cucb, fleet for the settings of "
-            "a simulated fleet, training for all settings of a run, or valuation for those of "
-            "contributions."
+            "partitions, losses, optimisers, metrics, loggers, experiments, the name of one, such "
+            "as glr-cucb, fleet for the settings of a simulated fleet, training for all settings "
+            "of a run, or valuation for those of contributions."
         ),
     ] = None,
 ) -> None:
@@ -92,7 +98,7 @@ def list_things(
         if name is None:
             console.print(
                 "Explain one: [bold]freshband list NAME[/bold]; also families, datasets, models, "
-                "partitions, experiments, fleet and training"
+                "partitions, losses, optimisers, metrics, loggers, experiments, fleet and training"
             )
         return
     found = [(kind, registry) for kind, registry in kinds.items() if name in registry]
@@ -150,7 +156,9 @@ def _table(kind: str, registry: Any) -> Any:
 def _explain(console: Any, kind: str, name: str, thing: Any) -> None:
     from rich.markup import escape
 
-    console.rule(f"[bold]{name}[/bold] ({kind.removesuffix('s')})", align="left")
+    console.rule(
+        f"[bold]{name}[/bold] ({_SINGULAR.get(kind, kind.removesuffix('s'))})", align="left"
+    )
     console.print(escape(inspect.getdoc(thing) or ""), highlight=False, soft_wrap=True)
     presets = getattr(thing, "presets", {})
     for preset, values in presets.items() if len(presets) > 1 else ():

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,7 +24,6 @@ from freshband.errors import ParameterError
 if TYPE_CHECKING:
     import xarray as xr
 
-    from freshband.federated.records import RoundRecord
     from freshband.federated.settings import Training
 
 _INTERRUPTED = 130
@@ -33,7 +31,7 @@ _FIELDS = (
     "dataset", "partition", "model", "channels", "policy", "matching", "algorithm", "clients",
     "rounds", "seed", "device",
 )  # fmt: skip
-_WITH_RESUME = {"resume", "output", "plot", "quiet", "tensorboard"}
+_WITH_RESUME = {"resume", "output", "plot", "quiet", "tensorboard", "log"}
 _OPTIONS = {"output": "--format", "settings": "--set"}
 
 
@@ -92,8 +90,9 @@ def train(
         _options.option(
             _options.RUN,
             "Any other setting, repeatable: client_lr=0.1, ack_delay=5, or an option of a thing by "
-            "its table: channels, policy, matching, fleet, dataset, partition, model, algorithm, "
-            "valuation, such as partition.alpha=0.1; 'freshband list training' lists all.",
+            "its table: channels, policy, matching, fleet, dataset, partition, model, loss, "
+            "optimiser, metric, algorithm, valuation, such as partition.alpha=0.1; 'freshband list "
+            "training' lists all.",
             "--set",
             metavar="[TABLE.]KEY=VALUE",
         ),
@@ -120,6 +119,14 @@ def train(
             "Write scalars to DIR/tensorboard, for 'tensorboard --logdir DIR'.",
             "--tensorboard/--no-tensorboard",
             show_default="no",
+        ),
+    ] = None,
+    log: Annotated[
+        list[str] | None,
+        _options.option(
+            _options.KEPT,
+            "Tell a logger of every round, repeatable: tensorboard, mlflow, wandb (offline unless "
+            "WANDB_MODE says otherwise), or one of your own; see 'freshband list loggers'.",
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress at all.")] = False,
@@ -163,7 +170,7 @@ def train(
     told = _tell_notes(job, 0)
     try:
         with job.federation:
-            _play(job, quiet=quiet, tensorboard=tensorboard)
+            _play(job, quiet=quiet, loggers=_loggers(job, tensorboard, log or []))
             _tell_notes(job, told)
             _report(job, output, plot)
     except KeyboardInterrupt:
@@ -207,10 +214,13 @@ def _refuse_beside_resume(others: set[str]) -> None:
         raise ParameterError(f"--resume uses the settings of its folder: leave out {option}")
 
 
-def _play(job: PlayedRun, *, quiet: bool, tensorboard: bool | None) -> None:
+def _play(job: PlayedRun, *, quiet: bool, loggers: list[str]) -> None:
+    from freshband.federated.loggers import logging_to
+
     with ExitStack() as stack:
         watch = stack.enter_context(Watch(job.settings, len(job.records), job.device, quiet=quiet))
-        writer = stack.enter_context(_scalars(job, tensorboard))
+        folder = None if job.run is None else job.run.out
+        tell = stack.enter_context(logging_to(loggers, job.settings, folder, done=len(job.records)))
 
         def stop() -> None:
             job.stop()
@@ -219,7 +229,7 @@ def _play(job: PlayedRun, *, quiet: bool, tensorboard: bool | None) -> None:
         stack.enter_context(interruptible(stop))
         for record in job:
             watch.update(record)
-            writer(record)
+            tell(record)
     if job.interrupted and len(job.records) == job.settings.rounds:
         job.interrupted = False  # it was the last round
 
@@ -233,17 +243,13 @@ def _say_how_to_resume(job: PlayedRun) -> None:
     typer.echo(f"stopped after round {told} of {job.settings.rounds}; {how}", err=True)
 
 
-@contextmanager
-def _scalars(job: PlayedRun, wanted: bool | None) -> Iterator[Callable[[RoundRecord], None]]:
-    """Yield a function that writes a round for TensorBoard, if that is wanted."""
+def _loggers(job: PlayedRun, tensorboard: bool | None, named: list[str]) -> list[str]:
+    """Return the loggers by name; TensorBoard goes on where it began."""
     folder = None if job.run is None else job.run.out / "tensorboard"
-    if folder is None or wanted is False or (wanted is None and not folder.exists()):
-        yield lambda record: None
-        return
-    from freshband.reporting._scalars import writing_scalars
-
-    with writing_scalars(folder, done=len(job.records)) as write:
-        yield write
+    goes_on = tensorboard is None and folder is not None and folder.exists()
+    if (tensorboard or goes_on) and "tensorboard" not in named:
+        return [*named, "tensorboard"]
+    return named
 
 
 # ----------------------------------------------------------------------------------------- report
@@ -255,7 +261,9 @@ def _report(job: PlayedRun, output: Format, plot: Path | None) -> None:
     if not job.records or (job.interrupted and output is not Format.table):
         return
     result = collect_records(job.records, job.settings, device=job.device)
-    written = [job.run.result_path] if job.run is not None and job.run.wrote_result else []
+    written = []
+    if job.run is not None and job.run.wrote_result:
+        written = [job.run.out / "model.safetensors", job.run.result_path]
     if plot is not None:
         from freshband.reporting.curves import save_figure
         from freshband.reporting.training import draw_training

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from freshband._keeping import KeptRuns
 from freshband._sealed import versions_of
+from freshband.federated._terms import fingerprint
 from freshband.federated.algorithms import Rule
 from freshband.federated.clients import name_device, pick_device
 from freshband.federated.records import RoundRecord, _stack_records, _unstack_records
@@ -25,11 +26,19 @@ class KeptRecords:
         settings: Training,
         asked: Mapping[str, Sequence[Training]],
         algorithm: Rule | None,
+        things: Mapping[str, Any],
     ) -> None:
         each = {name: row[0].model_dump(mode="json") for name, row in asked.items()}
         libraries = versions_of(_LIBRARIES)
         device = name_device(pick_device(settings.device))
-        made_of = {"policies": each, "own": repr(algorithm), "device": device, "with": libraries}
+        made_of: dict[str, Any] = {
+            "policies": each,
+            "own": repr(algorithm),
+            "device": device,
+            "with": libraries,
+        }
+        if things:
+            made_of["things"] = {name: fingerprint(value) for name, value in things.items()}
         self._files = KeptRuns(path, made_of)
         self._names, self._rounds = list(asked), settings.rounds
 

@@ -14,24 +14,34 @@ from freshband.channels.base import ChannelModel
 from freshband.errors import ParameterError, shown
 from freshband.federated.algorithms import Rule
 from freshband.federated.data.base import Dataset
-from freshband.federated.partition.base import Partition
+from freshband.federated.losses import Loss, build_loss
+from freshband.federated.metrics import Metric, build_metric
+from freshband.federated.models.base import ModelSpec
+from freshband.federated.optimisers import Optimiser, OptimiserSpec, build_optimiser
+from freshband.federated.partition.base import Partition, divide_samples
 from freshband.federated.settings import Training
 
 
 class OwnThings(TypedDict, total=False):
     """What a user may give in place of what the settings name."""
 
-    dataset: Dataset | None
-    model: nn.Module | None
+    dataset: Any  # a `Dataset`, or training and test samples as `Dataset.of_samples` takes them
+    model: nn.Module | ModelSpec | None
     channels: ChannelModel | None
-    partition: Partition | None
+    partition: Any  # a `Partition`, a list of samples by client, or the client of each sample
     algorithm: Rule | None
+    loss: Loss | None
+    optimiser: OptimiserSpec | Optimiser | type[torch.optim.Optimizer] | None
+    metric: Metric | None
 
 
 def given_things(**own: Unpack[OwnThings]) -> dict[str, Any]:
     for name in own.keys() - OwnThings.__annotations__.keys():
         raise TypeError(f"unexpected argument {name!r}, not one of {[*OwnThings.__annotations__]}")
-    return {name: value for name, value in own.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+    if _two_parts(given.get("dataset")) is not None:
+        given["dataset"] = read_dataset(given["dataset"])
+    return given
 
 
 def check_settings(settings: object) -> Training:
@@ -48,21 +58,29 @@ def check_own_things(
     *,
     dataset: object = None,
     channels: object = None,
-    partition: object = None,
+    partition: Any = None,
     algorithm: object = None,
     clients: object = None,
     alter_update: object = None,
+    loss: Any = None,
+    optimiser: Any = None,
+    metric: Any = None,
 ) -> None:
     """Refuse what a `Federation` cannot use; a model is checked where it is built."""
-    if not isinstance(dataset, Dataset | None):
+    if not isinstance(dataset, Dataset | None) and _two_parts(dataset) is None:
         raise _refusal("dataset", "a Dataset", dataset, _how_to_make_a_dataset(dataset))
     if channels is not None and (
         not isinstance(channels, ChannelModel) or isinstance(channels, type)
     ):
         hint = "make one with, for example, Stationary(means=[0.9, 0.2])"
         raise _refusal("channels", "a channel model", channels, hint)
-    if not isinstance(partition, Partition | None):
-        raise _refusal("partition", "a Partition", partition, _how_to_make_a_partition(partition))
+    lists = isinstance(partition, np.ndarray | torch.Tensor | list | tuple | Mapping)
+    if not isinstance(partition, Partition | None) and not (lists and len(partition)):
+        hint = "make one with Partition(train=held, val=[[]] * len(held)), where held is a list of "
+        raise _refusal(
+            "partition", "a Partition, the samples of each client, or the client of each sample",
+            partition, hint + "the samples of each client",
+        )  # fmt: skip
     if not isinstance(algorithm, Rule | None):
         hint = "make one with, for example, FedBuff(buffer_size=5)"
         raise _refusal("algorithm", "a Rule", algorithm, hint)
@@ -74,6 +92,54 @@ def check_own_things(
             "alter_update must be a function of round, client and update, got "
             f"{shown(alter_update)}"
         )
+    for name, thing, build in (
+        ("loss", loss, build_loss),
+        ("optimiser", optimiser, build_optimiser),
+        ("metric", metric, build_metric),
+    ):
+        if isinstance(thing, str):
+            raise _refusal(name, "an object or a function", thing, "")
+        if thing is not None:
+            build(thing)
+
+
+def read_dataset(given: Any) -> Dataset | None:
+    """Return the data set that a user gave, perhaps as training and test samples."""
+    if given is None or isinstance(given, Dataset):
+        return given
+    return Dataset.of_samples(*(_two_parts(given) or ()))
+
+
+def _two_parts(given: Any) -> tuple[Any, Any] | None:
+    """Return training and test samples, if that is what is given."""
+    if isinstance(given, Mapping) and {"train", "test"} <= given.keys():
+        return given["train"], given["test"]
+    if isinstance(given, tuple | list) and len(given) == 2:
+        return given[0], given[1]
+    return None
+
+
+def read_partition(given: Any, dataset: Dataset, settings: Training) -> Partition | None:
+    """Return the partition that a user gave, perhaps as lists or as a column."""
+    if given is None or isinstance(given, Partition):
+        return given
+    held = list(given.values()) if isinstance(given, Mapping) else given
+    if np.ndim(held[0]) == 0:
+        users = np.asarray(held)
+        if users.shape != (dataset.n_train,):
+            raise ParameterError(
+                f"partition must have the client of each of the {dataset.n_train} training "
+                f"samples, got {len(users)}"
+            )
+        held = [np.flatnonzero(users == user) for user in np.unique(users)]
+    if len(held) != settings.clients:
+        raise ParameterError(
+            f"partition must have {settings.clients} clients, got {len(held)}: "
+            f"Training(clients={len(held)})"
+        )
+    return divide_samples(
+        held, val_fraction=settings.val_fraction, seed=settings.seed, run=settings.run
+    )
 
 
 def _refusal(name: str, wanted: str, value: object, hint: str) -> ParameterError:
@@ -85,21 +151,9 @@ def _refusal(name: str, wanted: str, value: object, hint: str) -> ParameterError
 def _how_to_make_a_dataset(value: object) -> str:
     if isinstance(value, TensorDataset):
         return "make one with Dataset.of(*train.tensors, *test.tensors)"
+    if isinstance(value, torch.utils.data.Dataset) or hasattr(value, "column_names"):
+        return "make one with Dataset.of_samples(train, test)"
     return (
         "make one from tensors or arrays with "
         "Dataset.of(train_images, train_labels, test_images, test_labels)"
     )
-
-
-def _how_to_make_a_partition(value: Any) -> str:
-    held = "a list of the samples of each client"
-    if isinstance(value, Mapping):
-        held = "list(partition.values())"
-    elif isinstance(value, np.ndarray | torch.Tensor | list | tuple) and _is_row(value):
-        held = "[np.flatnonzero(np.asarray(ids) == user) for user in np.unique(ids)]"
-    return f"make one with Partition(train=held, val=[[]] * len(held)), where held is {held}"
-
-
-def _is_row(value: Any) -> bool:
-    """Whether it is a row of single things, such as the user each sample belongs to."""
-    return len(value) > 0 and np.ndim(value[0]) == 0

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from freshband.coordinator import Coordinator
-from freshband.errors import ParameterError, RuleError, shown
+from freshband.errors import ParameterError, RuleError, reason, shown
+from freshband.federated._state import ServerState, copy_into
 from freshband.federated._valuation import Valuation
-from freshband.federated.algorithms import Algorithm
+from freshband.federated.algorithms import Algorithm, Arrivals
 from freshband.federated.settings import Training
 from freshband.fleet.conditions import SimulatedFleet
 from freshband.fleet.options import FleetOptions
@@ -47,6 +51,38 @@ def check_move(algorithm: Algorithm, moved: Any, n_clients: int) -> tuple[NDArra
     if not isinstance(passed, int | np.integer) or passed < 0:
         raise RuleError(f"{name} must return the versions passed second, got {shown(passed)}")
     return steps, int(passed)
+
+
+@contextmanager
+def undoing(
+    algorithm: Algorithm, state: ServerState, lengths: NDArray[np.float64], arrivals: Arrivals
+) -> Iterator[None]:
+    """Put the server's state back if a rule of the user's own breaks, and name round and clients.
+
+    ``lengths`` are those of updates before the round. Rules of the package are trusted.
+    """
+    if _is_ours(algorithm):
+        yield
+        return
+    before = {name: tensor.clone() for name, tensor in state.to_tensors().items()}
+    try:
+        yield
+        if not bool(torch.isfinite(state.model).all()):
+            raise RuleError(f"{type(algorithm).__name__}.apply made a model that is not finite")
+    except Exception as error:
+        copy_into(state.to_tensors(), before)
+        state.lengths[:] = lengths
+        told = reason(error) if isinstance(error, RuleError) else f"{type(error).__name__}: {error}"
+        who = ", ".join(map(str, arrivals.clients)) or "nobody"
+        raise RuleError(
+            f"{' '.join(told.split())}, in round {arrivals.round} with updates of client {who}"
+        ) from error
+
+
+def _is_ours(algorithm: Any) -> bool:
+    inner = getattr(algorithm, "rule", None)  # of a wrapper
+    ours = type(algorithm).__module__.startswith("freshband.")
+    return ours and (inner is None or _is_ours(inner))
 
 
 def read_weights(weights: ArrayLike | None, n_clients: int) -> NDArray[np.float64]:

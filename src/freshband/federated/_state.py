@@ -59,6 +59,7 @@ class PendingUpdates:
     trained: torch.Tensor  # (M, P), the models that go with them; no rows where nobody needs them
     downloaded: NDArray[np.int64]  # (M,), versions of the models they began from
     errors: NDArray[np.float64]  # (M,), of the models without the client, reported with it (35)
+    kept: torch.Tensor  # (M, L), what of the models stays with the clients
 
     def of(self, client: int) -> Pending:
         """Return one client's, as views."""
@@ -76,6 +77,7 @@ class PendingUpdates:
             "trained": self.trained,
             "arrays.downloaded": torch.from_numpy(self.downloaded),
             "arrays.carried": torch.from_numpy(self.errors),
+            **({"kept": self.kept} if self.kept.shape[1] else {}),
         }
 
 

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+import torch
 from pydantic import BaseModel
 from torch import nn
 
@@ -131,6 +133,8 @@ def fingerprint(value: object) -> str:
     digest = hashlib.sha256()
     if isinstance(value, Dataset):
         parts = [value.train_images, value.train_labels, value.test_images, value.test_labels]
+        for name in ("train_more", "test_more"):
+            parts += getattr(value, name, ())
         for part in parts:
             array = part.cpu().contiguous().numpy()
             digest.update(f"{array.dtype} {array.shape}".encode())
@@ -142,9 +146,27 @@ def fingerprint(value: object) -> str:
     elif isinstance(value, nn.Module):
         shapes = [(name, tuple(each.shape)) for name, each in value.named_parameters()]
         digest.update(repr(shapes).encode())
+        for name, each in value.named_parameters():
+            if not each.requires_grad:  # nothing else says what it was
+                digest.update(name.encode() + each.detach().cpu().double().numpy().tobytes())
     elif isinstance(value, BaseModel):
         digest.update(value.model_dump_json().encode())
+    elif isinstance(value, Mapping | list | tuple | np.ndarray | torch.Tensor):
+        digest.update(repr(_plain(value)).encode())
+    elif not isinstance(value, type) and hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"  # a function, mended or not
     return f"{type(value).__name__} {digest.hexdigest()[:16]}"
+
+
+def _plain(value: Any) -> Any:
+    """Return lists of a partition, or the data sets of a pair, as what tells them apart."""
+    if isinstance(value, Mapping):
+        return [_plain(each) for each in value.values()]
+    if isinstance(value, np.ndarray | torch.Tensor):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value if isinstance(value, int | float | str) else type(value).__name__
 
 
 @contextmanager

@@ -32,8 +32,9 @@ class Batches:
     def __init__(self, seed: int, run: int, local_steps: int, batch_size: int) -> None:
         self.shape = (local_steps, batch_size)
         # Child 0 of the role draws weights.
-        child = sequence(check_seed(seed), Role.TRAINING, run).spawn(2)[1]
-        self._key = child.generate_state(2, np.uint64)
+        batches, noise = sequence(check_seed(seed), Role.TRAINING, run).spawn(3)[1:]
+        self._key = batches.generate_state(2, np.uint64)
+        self._noise = noise.generate_state(2, np.uint64)
 
     def draw(
         self, samples: npt.NDArray[np.int64], *, round: int, client: int
@@ -44,3 +45,8 @@ class Batches:
         wanted = self.shape[0] * self.shape[1]
         orders = [rng.permutation(samples) for _ in range(-(-wanted // len(samples)))]
         return np.concatenate(orders)[:wanted].reshape(self.shape)
+
+    def noise(self, *, round: int, client: int) -> int:
+        """Return the seed of what a client's model draws in a round, such as dropout."""
+        place = np.array([0, 0, client, round], np.uint64)
+        return int(np.random.Philox(key=self._noise, counter=place).random_raw() >> 1)

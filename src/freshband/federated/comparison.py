@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, Unpack
 
 import numpy as np
 import xarray as xr
@@ -20,15 +20,20 @@ from freshband._backends import Backend, open_backend
 from freshband._plugins import imports_to_keep
 from freshband._policy import read_options, spelled
 from freshband._sealed import load_sealed, save_sealed, versions_of
-from freshband.channels.base import _same_air
+from freshband.channels.base import ChannelModel, _same_air
 from freshband.errors import FreshbandError, ParameterError, shown
 from freshband.federated._kept import KeptRecords, Records
-from freshband.federated._own_things import check_own_things, check_settings
+from freshband.federated._own_things import (
+    OwnThings,
+    check_own_things,
+    check_settings,
+    given_things,
+)
 from freshband.federated._rules import settings_of, unused_by_all
 from freshband.federated.algorithms import Rule
 from freshband.federated.clients import name_device, pick_device
 from freshband.federated.data import load_dataset
-from freshband.federated.engine import Federation, train_together
+from freshband.federated.engine import Federation
 from freshband.federated.records import RoundRecord
 from freshband.federated.result import (
     _LIBRARIES,
@@ -39,6 +44,7 @@ from freshband.federated.result import (
     measure_training,
 )
 from freshband.federated.settings import Training
+from freshband.federated.together import train_together
 from freshband.parameters import whole_number
 from freshband.simulation.monte_carlo import _name_policies, _Plan, _play_run, _progress_bar
 from freshband.simulation.result import _mask_detections
@@ -55,6 +61,7 @@ __all__ = [
 
 _Asked: TypeAlias = Mapping[str, Sequence[Training]]  # of each policy, the settings of every run
 _Own: TypeAlias = Mapping[str, Rule | None]  # the user's own rule, of each policy that has it
+_Things: TypeAlias = Mapping[str, Any]  # further objects of the user's own, by what they replace
 
 _FORMAT: Final = "freshband comparison 1"
 _IN_STEP: Final = 256  # clients that train in one batch on a GPU, at most
@@ -67,12 +74,12 @@ def compare(
     *,
     runs: int = 1,
     policy_options: Mapping[str, Mapping[str, Any]] | None = None,
-    algorithm: Rule | None = None,
     backend: Literal["threads", "ray"] = "threads",
     address: str | None = None,
     gpus: float = 0.0,
     progress: bool = True,
     keep: str | os.PathLike[str] | None = None,
+    **own: Unpack[OwnThings],
 ) -> xr.Dataset:
     """Train with several policies under the same conditions, several times.
 
@@ -94,8 +101,6 @@ def compare(
         Independent repetitions, from ``settings.run`` on: other air, split, weights and batches.
     policy_options : mapping of str to mapping, optional
         Hyper-parameters by policy, as written in ``policies``.
-    algorithm : Rule, optional
-        A server rule of your own, for the policies that name none behind ``@``.
     backend : {"threads", "ray"}, default "threads"
         Where runs are computed: one after another in this process, each with all its cores, or at
         the same time as Ray tasks. Results are the same.
@@ -107,6 +112,10 @@ def compare(
         Show a progress bar on stderr if it is a terminal.
     keep : path, optional
         Keep every finished run in the folder ``KEEP.runs``, and compute only those missing there.
+    **own
+        Objects of your own in place of names, as for `Federation`: ``dataset``, ``model``,
+        ``channels``, ``partition``, ``loss``, ``optimiser``, ``metric``, and ``algorithm`` for the
+        policies that name none behind ``@``. A module begins with the same weights in every run.
 
     Returns
     -------
@@ -127,7 +136,9 @@ def compare(
     """
     options = read_options("policy_options", policy_options)
     named = _name_policies(policies, options, "compared")
-    check_own_things(algorithm=algorithm)
+    things = given_things(**own)
+    check_own_things(**{name: value for name, value in things.items() if name != "model"})
+    algorithm, channels = things.pop("algorithm", None), things.get("channels")
     several = whole_number("runs", runs, at_least=1)
     first = check_settings(settings).run
     for why in unused_by_all(settings, named, options).values():
@@ -138,14 +149,14 @@ def compare(
         ]
         for name, text in named.items()
     }
-    own = {name: None if "@" in spelled(text) else algorithm for name, text in named.items()}
+    rules = {name: None if "@" in spelled(text) else algorithm for name, text in named.items()}
     began = time.perf_counter()
     where = open_backend(backend, address=address, gpus=gpus)  # says what does not fit
-    kept = KeptRecords(keep, settings, asked, algorithm)
+    kept = KeptRecords(keep, settings, asked, algorithm, things)
     if backend == "threads":
-        records = _train_all(asked, own, progress, kept)
+        records = _train_all(asked, rules, things, progress, kept)
     else:
-        records = _train_on(where, asked, own, progress, kept)
+        records = _train_on(where, asked, rules, things, progress, kept)
     results = [
         xr.concat(
             [collect_records(records[name, run], each) for run, each in enumerate(row)],
@@ -157,14 +168,14 @@ def compare(
     result = xr.concat(results, dim="policy", combine_attrs="drop").assign_coords(
         policy=list(asked), run=first + np.arange(several)
     )
-    result = result.assign(_regrets(result, next(iter(asked.values()))))
+    result = result.assign(_regrets(result, next(iter(asked.values())), channels))
     config = {
         "settings": settings.model_dump(mode="json"),
         "policies": [spelled(text) for text in named.values()],
         "policy_options": {name: dict(values) for name, values in options.items()},
         "runs": several,
     }
-    air, met = settings.build_channels(), range(first, first + several)
+    air, met = channels or settings.build_channels(), range(first, first + several)
     same = _same_air(air, settings.rounds, settings.seed, met, settings.clients)
     return result.assign_attrs(
         format=_FORMAT,
@@ -175,11 +186,14 @@ def compare(
         seconds=time.perf_counter() - began,
         **imports_to_keep(),
         **({} if algorithm is None else {"own_algorithm": repr(algorithm)}),
+        **({"own": " ".join(things)} if things else {}),
         **({"same_air": 1} if same else {}),
     )
 
 
-def _train_all(asked: _Asked, own: _Own, progress: bool, kept: KeptRecords) -> Records:
+def _train_all(
+    asked: _Asked, own: _Own, things: _Things, progress: bool, kept: KeptRecords
+) -> Records:
     some = next(iter(asked.values()))
     records = kept.load(range(len(some)))
     done = {run for _, run in records}
@@ -191,7 +205,7 @@ def _train_all(asked: _Asked, own: _Own, progress: bool, kept: KeptRecords) -> R
             bar.update(task, description=f"training, {told} of {len(some)}")
             keys = [(name, run) for run in group for name in asked]
             rules = [own[name] for name, _ in keys]
-            for played in _in_step([asked[name][run] for name, run in keys], rules):
+            for played in _in_step([asked[name][run] for name, run in keys], rules, things):
                 for key, record in zip(keys, played, strict=True):
                     records.setdefault(key, []).append(record)
                 bar.advance(task, len(group))
@@ -201,7 +215,12 @@ def _train_all(asked: _Asked, own: _Own, progress: bool, kept: KeptRecords) -> R
 
 
 def _train_on(
-    backend: Backend, asked: _Asked, own: _Own, progress: bool, kept: KeptRecords
+    backend: Backend,
+    asked: _Asked,
+    own: _Own,
+    things: _Things,
+    progress: bool,
+    kept: KeptRecords,
 ) -> Records:
     """Train with every run a call of its own."""
     runs = range(len(next(iter(asked.values()))))
@@ -209,7 +228,7 @@ def _train_on(
     missing = [run for run in runs if (next(iter(asked)), run) not in records]
     with _progress_bar(progress) as bar:
         task = bar.add_task("training", total=len(runs), completed=len(runs) - len(missing))
-        play = partial(_play_one, dict(asked), own)
+        play = partial(_play_one, dict(asked), own, things)
         for place, found in backend.compute(play, missing) if missing else ():
             records |= found
             kept.save(missing[place], records)
@@ -217,13 +236,13 @@ def _train_on(
     return records
 
 
-def _play_one(asked: _Asked, own: _Own, run: int) -> Records:
+def _play_one(asked: _Asked, own: _Own, things: _Things, run: int) -> Records:
     """Play all policies of one run in step, with one worker unless the settings say otherwise."""
     settings = [
         row[run] if row[run].workers else row[run].model_copy(update={"workers": 1})
         for row in asked.values()
     ]
-    played = zip(*_in_step(settings, list(own.values())), strict=True)
+    played = zip(*_in_step(settings, list(own.values()), things), strict=True)
     return {(name, run): list(records) for name, records in zip(asked, played, strict=True)}
 
 
@@ -237,35 +256,41 @@ def _groups(asked: _Asked, runs: Sequence[int]) -> list[list[int]]:
 
 
 def _in_step(
-    settings: Sequence[Training], rules: Sequence[Rule | None]
+    settings: Sequence[Training], rules: Sequence[Rule | None], things: _Things
 ) -> Iterator[tuple[RoundRecord, ...]]:
     """Play several federations of the same data set and model in step."""
     first = settings[0]
-    dataset = load_dataset(first.dataset, seed=first.seed, run=first.run, **first.dataset_options)
-    with Federation(first, dataset=dataset, algorithm=rules[0]) as leader:
+    given: Any = dict(things)
+    if "dataset" not in given:
+        given["dataset"] = load_dataset(
+            first.dataset, seed=first.seed, run=first.run, **first.dataset_options
+        )
+    with Federation(first, algorithm=rules[0], **given) as leader:
         others = [
-            Federation(one, dataset=dataset, clients=leader.clients, algorithm=rule)
+            Federation(one, clients=leader.clients, algorithm=rule, **given)
             for one, rule in zip(settings[1:], rules[1:], strict=True)
         ]
         yield from train_together([leader, *others])
 
 
-def _regrets(result: xr.Dataset, settings: Sequence[Training]) -> dict[str, Any]:
+def _regrets(
+    result: xr.Dataset, settings: Sequence[Training], channels: ChannelModel | None
+) -> dict[str, Any]:
     """Return the cumulative age beyond an oracle's on the same air, weighted by client."""
     weights = settings[0].build_fleet().weights or [1] * settings[0].clients
     age = counted_ages(result) * xr.DataArray(list(weights), dims="client")
     age = age.sum("client").cumsum("round").transpose("policy", "run", "round")
     regrets = {name: np.full(age.shape, np.nan) for name in ("regret", "regret_fixed")}
-    curves = [_oracle_ages(one) for one in settings]
+    curves = [_oracle_ages(one, channels) for one in settings]
     for name in regrets.keys() & curves[0].keys():
         regrets[name] = (age.values - [each[name] for each in curves]).astype(np.float64)
     return {name: (age.dims, values) for name, values in regrets.items()}
 
 
-def _oracle_ages(settings: Training) -> dict[str, NDArray[Any]]:
+def _oracle_ages(settings: Training, channels: ChannelModel | None) -> dict[str, NDArray[Any]]:
     """Return the sum of ages so far, round by round, as oracles would have it, by measure."""
     plan = _Plan(
-        model=settings.build_channels(),
+        model=channels or settings.build_channels(),
         policies=[],
         clients=settings.clients,
         rounds=settings.rounds,

@@ -16,39 +16,29 @@ import dataclasses
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from freshband.channels.base import ChannelModel
 from freshband.coordinator import Coordinator
-from freshband.errors import FileError, ParameterError
-from freshband.federated._own_things import check_own_things, check_settings
+from freshband.errors import FileError, ParameterError, RuleError
+from freshband.federated._opening import open_things
+from freshband.federated._own_things import OwnThings, check_own_things, check_settings
 from freshband.federated._parts import parts_of
 from freshband.federated._state import PendingUpdates, ServerState, copy_into
-from freshband.federated.algorithms import Rule
 from freshband.federated.batches import Batches
 from freshband.federated.clients import choose_clients, pick_device
-from freshband.federated.clients._base import (
-    LocalTraining,
-    ParameterLayout,
-    TrainingJob,
-    Trial,
-    check_trainable,
-)
-from freshband.federated.data import Dataset, load_dataset
+from freshband.federated.clients._base import ExamResult, LocalTraining, TrainingJob, Trial
 from freshband.federated.inspection import AlterUpdate
-from freshband.federated.models import build_model
-from freshband.federated.partition import Partition, split_samples
 from freshband.federated.records import RoundRecord
 from freshband.federated.server import FederatedServer, Plan
 from freshband.federated.settings import Training
 from freshband.federated.uplink import SimulatedUplink
 
-__all__ = ["Federation", "train_together"]
+__all__ = ["Federation"]
 
 
 class Federation:
@@ -60,9 +50,12 @@ class Federation:
     ----------
     settings : Training, optional
         What to run.
-    dataset, model, channels, partition, algorithm : optional
-        Objects of your own in place of what the settings name: a `Dataset`, an ``nn.Module`` with
-        its initial weights, a channel model, a `Partition`, a server's `Rule`.
+    dataset, model, channels, partition, algorithm, loss, optimiser, metric : optional
+        Objects of your own in place of what the settings name: a `Dataset`, or training and test
+        samples as `Dataset.of_samples` takes them; an ``nn.Module`` with its initial weights; a
+        channel model; a `Partition`, the samples of each client, or the client of each sample; a
+        server's `Rule`; a loss, a function of outputs and targets; a class of ``torch.optim`` or a
+        function of a client's parameters; a metric, a function of outputs and targets.
     clients : LocalTraining, optional
         A path to train on, shared with other federations of the same model and data set.
     alter_update : callable, optional
@@ -81,55 +74,34 @@ class Federation:
         self,
         settings: Training | None = None,
         *,
-        dataset: Dataset | None = None,
-        model: nn.Module | None = None,
-        channels: ChannelModel | None = None,
-        partition: Partition | None = None,
-        algorithm: Rule | None = None,
         clients: LocalTraining | None = None,
         alter_update: AlterUpdate | None = None,
+        **own: Unpack[OwnThings],
     ) -> None:
         self.settings = chosen = check_settings(Training() if settings is None else settings)
-        check_own_things(
-            dataset=dataset, channels=channels, partition=partition, algorithm=algorithm,
-            clients=clients, alter_update=alter_update,
-        )  # fmt: skip
+        checked = {name: value for name, value in own.items() if name != "model"}
+        check_own_things(clients=clients, alter_update=alter_update, **checked)
+        channels, algorithm = own.get("channels"), own.get("algorithm")
         self.channels = chosen.build_channels() if channels is None else channels
         fleet = chosen.build_fleet(self.channels)
         parts = parts_of(chosen, self.channels.n_channels, fleet)
         parts["algorithm"] = chosen.build_algorithm() if algorithm is None else algorithm
-        device = pick_device(chosen.device)
-        whole = (
-            dataset
-            if dataset is not None
-            else load_dataset(
-                chosen.dataset, seed=chosen.seed, run=chosen.run, **chosen.dataset_options
-            )
-        )
-        whole = whole.hold_out(chosen.held_out)
-        self.partition = partition if partition is not None else split_samples(
-            whole.train_labels.cpu(), chosen.clients, scheme=chosen.partition,
-            val_fraction=chosen.val_fraction, seed=chosen.seed, run=chosen.run,
-            **chosen.partition_options,
-        )  # fmt: skip
-        _check_partition(self.partition, chosen, whole)
-        self.dataset = whole if clients is None else getattr(clients, "dataset", whole)
-        if not torch.equal(self.dataset.train_labels.cpu(), whole.train_labels.cpu()):
-            raise ParameterError("clients must have been opened with the same data set")
-        if self.dataset.train_images.device != device:
-            self.dataset = whole.to(device)
-        self._module = build_model(
-            model if model is not None else chosen.model or whole.default_model,
-            whole.shape, whole.n_classes, chosen.seed, chosen.run, **chosen.model_options,
-        )  # fmt: skip
-        check_trainable(self._module, whole.shape)
+        opened = open_things(chosen, pick_device(chosen.device), **own)
+        self.dataset, self.partition, self._module = opened.dataset, opened.partition, opened.module
+        if clients is not None:
+            shared = getattr(clients, "dataset", self.dataset)
+            if not torch.equal(shared.train_labels.cpu(), self.dataset.train_labels.cpu()):
+                raise ParameterError("clients must have been opened with the same data set")
+            self.dataset = shared
+        self._own, self._travel, self._tastes = opened.own, opened.travel, opened.tastes
+        self._watched = any(own.get(name) is not None for name in ("model", "loss", "optimiser"))
         self._owns_clients = clients is None
         self.clients = (
-            choose_clients(self._module, self.dataset, chosen) if clients is None else clients
+            choose_clients(self._module, self.dataset, chosen, self._own)
+            if clients is None
+            else clients
         )
         self._batches = Batches(chosen.seed, chosen.run, chosen.local_steps, chosen.batch_size)
-        counts = self.partition.counts(whole.train_labels.cpu().numpy(), whole.n_classes)
-        self._tastes = counts / counts.sum(axis=1, keepdims=True)  # (M, classes), shares
         self._uplink = SimulatedUplink(
             self.channels, chosen.rounds, chosen.seed, chosen.run,
             clients=chosen.clients, fleet=fleet,
@@ -138,11 +110,13 @@ class Federation:
         self.pending = self._open_pending()
         self._plan: Plan | None = None
         self._further: dict[int, torch.Tensor] = {}  # what clients that wait add, by client
+        self._newly_kept: dict[int, torch.Tensor] = {}  # what stays with clients, by client
+        self.intact = True  # whether the state is that after a round, although one broke off
 
     def _open_server(self, **parts: Any) -> FederatedServer:
         chosen = self.settings
         dtype = torch.float64 if chosen.precision == "float64" else torch.float32
-        model = ParameterLayout(self._module).read(self._module)
+        model = self._travel.travels.read(self._module)
         model = model.to(device=self.dataset.train_images.device, dtype=dtype)
         return FederatedServer(
             model,
@@ -162,6 +136,7 @@ class Federation:
             trained=model.new_zeros(n_clients if paired else 0, len(model)),
             downloaded=np.zeros(n_clients, np.int64),
             errors=np.ones(n_clients),
+            kept=self._travel.stays.read(self._module).to(model).repeat(n_clients, 1),
         )
 
     @property
@@ -196,16 +171,26 @@ class Federation:
         if self._owns_clients:
             self.clients.close()
 
-    def module(self) -> nn.Module:
-        """Return a module with the weights the server hands out at present, on the CPU."""
+    def module(self, client: int | None = None) -> nn.Module:
+        """Return a module with the weights the server hands out at present, on the CPU.
+
+        What stays with the clients is that of ``client``, by default the mean over all of them.
+        """
         module = copy.deepcopy(self._module)
-        ParameterLayout(module).write(self.server.served.cpu(), module)
+        kept = self._mean_kept() if client is None else self.pending.kept[client]
+        served = self._travel.settle(self.server.served.cpu().clone())
+        self._travel.travels.write(served, module)
+        self._travel.stays.write(kept.cpu(), module)
         return module
 
+    def _mean_kept(self) -> torch.Tensor:
+        return self.pending.kept.mean(dim=0)
+
     def step(self) -> RoundRecord:
-        """Play one round."""
+        """Play one round; where it breaks off, `intact` says whether the state is as before."""
         began = time.perf_counter()
-        with _one_thread():
+        with one_thread():
+            self.intact = True
             self.clients.train(self.begin(), self.settings.client_lr)
             return self.finish(began)
 
@@ -225,9 +210,19 @@ class Federation:
         self._further = {client: torch.empty_like(model) for client in plan.further.tolist()}
         starts = [(client, model, pending.updates[client]) for client in plan.receivers.tolist()]
         starts += [(client, pending.trained[client], row) for client, row in self._further.items()]
-        held, draw = self.partition.train, self._batches.draw
+        held, batches = self.partition.train, self._batches
+        keeps = bool(self._travel.stays.shapes)
+        self._newly_kept = {c: pending.kept[c].clone() for c, _, _ in starts} if keeps else {}
         return [
-            TrainingJob(start, draw(held[client], round=plan.round, client=client), out)
+            TrainingJob(
+                start,
+                batches.draw(held[client], round=plan.round, client=client),
+                out,
+                round=plan.round,
+                client=client,
+                noise=0 if self._own is None else batches.noise(round=plan.round, client=client),
+                kept=self._newly_kept.get(client),
+            )
             for client, start, out in starts
         ]
 
@@ -235,6 +230,11 @@ class Federation:
         """Deliver what the clients trained; return what happened since the time ``began``."""
         server, pending, plan, lr = self.server, self.pending, self._plan, self.settings.client_lr
         assert plan is not None
+        if self._watched:
+            self._check_updates(plan)
+        self.intact = False
+        for client, kept in self._newly_kept.items():
+            pending.kept[client].copy_(kept)
         if len(pending.trained):
             for client in plan.receivers.tolist():
                 row, trained = pending.updates[client], pending.trained[client]
@@ -246,38 +246,81 @@ class Federation:
         outcome = self._uplink.acknowledge(plan.round, plan.assignment, everybody)
         waiting = {client: pending.of(client) for client in range(self.settings.clients)}
         answered = self._uplink.answered(plan.round)
-        record = server.finish(plan, outcome, waiting, answered=answered)
+        try:
+            record = server.finish(plan, outcome, waiting, answered=answered)
+        except RuleError:  # the server is as before; what else changed cannot be taken back
+            changed = self._further or self._newly_kept or self._uplink.memory()
+            self.intact = not changed
+            raise
         found = self._examine(plan.round)
+        self.intact = True
         return dataclasses.replace(record, **found, seconds=time.perf_counter() - began)
 
     def _errors_of(self, models: torch.Tensor, who: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the error of each client's model on its validation samples (35)."""
         most = self.settings.n_error_samples
         trials = [
-            Trial(row, self.partition.val[client][:most])
+            Trial(row, self.partition.val[client][:most], self.pending.kept[client])
             for row, client in zip(models, who, strict=True)
         ]
+        errors = 1.0 - self._scores(trials)
+        if not ((errors >= 0) & (errors <= 1)).all():
+            raise ParameterError(
+                "contributions need a metric in [0, 1], such as accuracy, got "
+                f"{float((1.0 - errors).min()):.3g} for a client"
+            )
+        return errors
+
+    def _scores(self, trials: Sequence[Trial]) -> NDArray[np.float64]:
         tried = np.array([len(trial.samples) for trial in trials])
-        return np.asarray(1.0 - self.clients.count_correct(trials) / tried)
+        return np.asarray(self.clients.count_correct(trials) / tried)
+
+    def _check_updates(self, plan: Plan) -> None:
+        """Name the client whose training, by things of the user's own, made no numbers."""
+        rows = {client: self.pending.updates[client] for client in plan.receivers.tolist()}
+        for client, update in (rows | self._further).items():
+            if not bool(torch.isfinite(update).all()):
+                raise RuleError(
+                    f"client {client} in round {plan.round}: its update is not finite; mend the "
+                    "model, the loss or the optimiser, or make client_lr smaller"
+                )
 
     def _examine(self, t: int) -> dict[str, Any]:
         """Evaluate the model that is handed out on the test set, in rounds where that is due."""
         if t % self.settings.eval_every and t != self.settings.rounds:
             return {}
-        found = self.clients.examine(self.server.served)
-        labels = self.dataset.test_labels.cpu().numpy()
-        there = np.bincount(labels, minlength=self.dataset.n_classes)
-        known = there > 0
-        by_class = found.correct[known] / there[known]
-        tastes = self._tastes[:, known]
-        held = tastes.sum(axis=1)
-        by_client = np.where(held > 0, (tastes @ by_class) / np.where(held > 0, held, 1), np.nan)
+        if self._own is None:
+            found = self.clients.examine(self.server.served)
+        else:
+            found = self.clients.examine(self.server.served, self._mean_kept())  # type: ignore[call-arg]
+        by_client = self._by_client(found)
+        accuracy = found.metric
+        if accuracy is None:
+            accuracy = found.correct.sum() / self.dataset.n_test
         return {
-            "accuracy": float(found.correct.sum() / len(labels)),
+            "accuracy": float(accuracy),
             "loss": found.loss,
             "client_accuracy": by_client,
             "accuracy_spread": float(by_client.std()),
         }
+
+    def _by_client(self, found: ExamResult) -> NDArray[np.float64]:
+        """Return how good the model is for each client: by its classes, or its own samples."""
+        keeps = self._travel.stays.shapes
+        if found.metric is None and self._tastes is not None and not keeps:
+            labels = self.dataset.test_labels.cpu().numpy()
+            there = np.bincount(labels, minlength=self.dataset.n_classes)
+            known = there > 0
+            by_class = found.correct[known] / there[known]
+            tastes = self._tastes[:, known]
+            held = tastes.sum(axis=1)
+            return np.where(held > 0, (tastes @ by_class) / np.where(held > 0, held, 1), np.nan)
+        by_client = np.full(self.settings.clients, np.nan)
+        known_by = [client for client, own in enumerate(self.partition.val) if len(own)]
+        if known_by:
+            served, kept, val = self.server.served, self.pending.kept, self.partition.val
+            by_client[known_by] = self._scores([Trial(served, val[c], kept[c]) for c in known_by])
+        return by_client
 
     # ------------------------------------------------------------------------------ saving
 
@@ -321,47 +364,8 @@ class Federation:
         return self
 
 
-def train_together(federations: Sequence[Federation]) -> Iterator[tuple[RoundRecord, ...]]:
-    """Play several federations in step, the clients of all of them trained in one go.
-
-    They must have been given the same ``clients``, so share model and data set; their policies,
-    seeds and algorithms may differ. Each computes what it would alone: to the bit on the path
-    ``threads``, up to rounding where clients are stacked. Yields a record of each federation, round
-    by round, until the first has played all its rounds.
-
-    Examples
-    --------
-    >>> first = Federation(Training(model="mlp", clients=4, rounds=3, policy="random"))
-    >>> other = Federation(
-    ...     Training(model="mlp", clients=4, rounds=3, policy="cucb"), clients=first.clients
-    ... )
-    >>> [[record.round for record in records] for records in train_together([first, other])]
-    [[1, 1], [2, 2], [3, 3]]
-    """
-    if not federations:
-        return
-    if any(each.clients is not federations[0].clients for each in federations):
-        raise ParameterError("federations must be given the same clients to train together")
-    shapes = {
-        (each.settings.client_lr, each.settings.local_steps, each.settings.batch_size)
-        for each in federations
-    }
-    if len(shapes) > 1:
-        raise ParameterError(
-            "client_lr, local_steps and batch_size must be the same to train together, got "
-            f"{sorted(shapes)}"
-        )
-    while all(each.round < each.settings.rounds for each in federations):
-        began = time.perf_counter()
-        with _one_thread():
-            jobs = [job for each in federations for job in each.begin()]
-            federations[0].clients.train(jobs, federations[0].settings.client_lr)
-            records = tuple(each.finish(began) for each in federations)
-        yield records
-
-
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Let torch use one thread: sums over several depend on how they were split."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -369,20 +373,3 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _check_partition(partition: Partition, settings: Training, dataset: Dataset) -> None:
-    if partition.n_clients != settings.clients:
-        raise ParameterError(
-            f"partition must have {settings.clients} clients, got {partition.n_clients}"
-        )
-    last = max(int(partition.held(one)[-1]) for one in range(partition.n_clients))
-    if last >= dataset.n_train:
-        raise ParameterError(
-            f"partition must hold samples below {dataset.n_train}, got sample {last}"
-        )
-    bare = [one for one, held in enumerate(partition.val) if not len(held)]
-    if settings.contribution_rule is not None and bare:
-        raise ParameterError(
-            f"contributions need validation samples of every client, client {bare[0]} has none"
-        )

@@ -1,8 +1,8 @@
 """A training run in a folder: it can be stopped or killed at any moment, and resumed.
 
 The folder holds ``run.json`` (what to run, and how often to save it), ``checkpoints/`` and, when
-all rounds are played, ``result.nc``. On a CPU a resumed run is, bit for bit, the one that was never
-interrupted.
+all rounds are played, ``model.safetensors`` and ``result.nc``. On a CPU a resumed run is, bit for
+bit, the one that was never interrupted.
 
 Examples
 --------
@@ -54,6 +54,7 @@ from freshband.federated._terms import (
 )
 from freshband.federated.clients import name_device
 from freshband.federated.engine import Federation
+from freshband.federated.export import MODEL_FILE, save_model
 from freshband.federated.records import RoundRecord, _stack_records, _unstack_records
 from freshband.federated.result import collect_records, load_training, save_training
 from freshband.federated.settings import Training
@@ -170,7 +171,7 @@ class Run:
     def _play(self) -> Iterator[RoundRecord]:
         while self.round < self.settings.rounds and not self._stopping:
             self._torn = True  # until the round and its record are both there
-            record = self.federation.step()
+            record = self._step()
             self.records.append(record)
             self._torn = False
             if self.round % self._terms.checkpoint_every == 0:
@@ -182,6 +183,16 @@ class Run:
         self._save()
         if self.round == self.settings.rounds and not self.finished:
             self._write_result()
+
+    def _step(self) -> RoundRecord:
+        """Play a round; save those before it if it breaks off because of the user's own things."""
+        try:
+            return self.federation.step()
+        except FreshbandError as error:
+            if not self.federation.intact:
+                raise
+            self._save_if_possible(intact=True)
+            raise type(error)(f"{reason(error)}; {self._what_is_safe()}") from error
 
     def _save(self) -> None:
         """Write a checkpoint, unless this round has one."""
@@ -196,9 +207,9 @@ class Run:
             save_checkpoint(_checkpoints(self.out), self.round, tensors, facts, self._terms.keep)
         self.saved_round = self.round
 
-    def _save_if_possible(self) -> None:
+    def _save_if_possible(self, intact: bool = False) -> None:
         """Save when the caller left the loop; nobody can catch an error then."""
-        if not self._torn:
+        if intact or not self._torn:
             try:
                 self._save()
             except FreshbandError as error:
@@ -207,6 +218,7 @@ class Run:
     def _write_result(self) -> None:
         device = name_device(self.federation.dataset.train_images.device)
         with self._telling_what_is_safe():
+            save_model(self.federation.module(), self.out / MODEL_FILE)
             result = collect_records(self.records, self.settings, device=device)
             save_training(result, self.result_path)
         self.wrote_result = True
@@ -217,11 +229,18 @@ class Run:
         try:
             yield
         except FileError as error:
-            safe = "no round was saved"
-            if self.saved_round >= 0:
-                safe = f"round {self.saved_round} of {self.settings.rounds} is safe: go on from it "
-                safe += f"with {_how_to_resume(self.out)}"
-            raise FileError(f"{reason(error)}; {safe}") from None
+            raise FileError(f"{reason(error)}; {self._what_is_safe()}") from None
+
+    def _what_is_safe(self) -> str:
+        if self.saved_round < 0:
+            return "no round was saved"
+        how = f"freshband train --resume {self.out}"
+        if self._terms.objects:
+            given = ", ".join(f"{name}=..." for name in self._terms.objects)
+            how = f"resume_run({str(self.out)!r}, {given})"
+        return (
+            f"round {self.saved_round} of {self.settings.rounds} is safe: go on from it with {how}"
+        )
 
 
 def start_run(

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from freshband.aoi import age_variance
 from freshband.coordinator import Coordinator
 from freshband.errors import ParameterError
-from freshband.federated._parts import check_move, read_weights
+from freshband.federated._parts import check_move, read_weights, undoing
 from freshband.federated._state import (
     EMPTY,
     LOST,
@@ -215,6 +215,7 @@ class FederatedServer:
         through = np.array([bool(yes) for yes in outcome])
         new = through & [self.is_new(client) for client in range(n_clients)]
         arrived = {client: pending[client] for client in np.flatnonzero(new).tolist()}
+        lengths = state.lengths.copy()
         taken, too_long = self._inspect(plan.round, arrived, state.lengths, state.model)
         delivered = np.array([client in taken for client in range(n_clients)])
         refused = new & ~delivered
@@ -222,20 +223,18 @@ class FederatedServer:
         for client, sent in taken.items():
             staleness[client] = state.version - sent.version
         weights = state.weights.copy()
-        moved = self.algorithm.apply(
-            state.model,
-            state.memory,
-            Arrivals(
-                delivered,
-                {client: sent.update for client, sent in taken.items()},
-                {c: sent.trained for c, sent in taken.items() if sent.trained is not None},
-                staleness,
-                weights,
-                self.client_lr,
-                plan.round,
-            ),
+        arrivals = Arrivals(
+            delivered,
+            {client: sent.update for client, sent in taken.items()},
+            {c: sent.trained for c, sent in taken.items() if sent.trained is not None},
+            staleness,
+            weights,
+            self.client_lr,
+            plan.round,
         )
-        steps, passed = check_move(self.algorithm, moved, n_clients)
+        with undoing(self.algorithm, state, lengths, arrivals):
+            moved = self.algorithm.apply(state.model, state.memory, arrivals)
+            steps, passed = check_move(self.algorithm, moved, n_clients)
         received = list(self._received)
         state.verdicts[received], state.given[received] = 0, plan.round
         state.verdicts[delivered], state.verdicts[refused] = TAKEN, REFUSED

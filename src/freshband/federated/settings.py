@@ -31,6 +31,9 @@ __all__ = ["Training"]
 
 _Count = Annotated[int, Field(ge=1)]
 _Options = dict[str, Any]
+_NAMED = (
+    "dataset", "model", "channels", "partition", "algorithm", "loss", "optimiser", "metric",
+)  # fmt: skip
 
 
 @final
@@ -44,17 +47,19 @@ class Training(Parameters):
     Parameters
     ----------
     dataset : str, default "digits"
-        ``"digits"``, ``"cifar10"``, ``"cifar100"`` or ``"synthetic"``, with ``dataset_options``.
+        ``"digits"``, ``"cifar10"``, ``"cifar100"``, ``"synthetic"`` or ``"sayings"``, which is
+        text, with ``dataset_options``.
     partition : str, default "dirichlet"
-        Who holds what: ``"dirichlet"``, ``"iid"`` or ``"shards"``, with ``partition_options``.
+        Who holds what: ``"dirichlet"``, ``"iid"``, ``"shards"``, or ``"column"``, such as by user,
+        with ``partition_options``.
     held_out : float in [0, 1), default 0
         Share of the training set that no client gets and that takes the place of the test set
         (`freshband.federated.data.Dataset.hold_out`): to choose settings without the test set.
     val_fraction : float in [0, 1), default 0.1
         Share of its samples a client keeps to measure errors on.
     model : str, optional
-        ``"cnn8"``, ``"resnet18"``, ``"small-cnn"`` or ``"mlp"``, with ``model_options``; by default
-        the one that suits the data set.
+        ``"cnn8"``, ``"resnet18"``, ``"small-cnn"``, ``"mlp"`` or ``"char-gru"``, with
+        ``model_options``; by default the one that suits the data set.
     channels : str, default "fig3-piecewise"
         The channel environment, with ``channel_options``. Unless those say otherwise there are one
         and a half times as many channels as clients, as in the paper's experiments.
@@ -80,6 +85,19 @@ class Training(Parameters):
         The number of samples per step.
     client_lr : float > 0, default 0.05
         The clients' step η.
+    optimiser : str, default "sgd"
+        How clients make their steps, ``"sgd"`` or ``"adam"``, with ``optimiser_options``: momentum,
+        weight decay, a schedule over rounds, clipping of gradients. It begins anew in every round.
+    loss, metric : str, optional
+        What clients make smaller, and what ``accuracy`` of the results is, larger being better,
+        with ``loss_options`` and ``metric_options``. By default cross-entropy and accuracy where
+        there are classes, ``"mse"`` and ``"r2"`` where targets are numbers.
+    statistics : {"averaged", "local", "frozen"}, default "averaged"
+        What becomes of buffers that training changes, such as BatchNorm's running statistics: they
+        travel and are averaged like weights; they stay with each client, and with them the
+        parameters of their layers (FedBN, Li et al. 2021); or they are never changed.
+    stays_local : list of str, default ()
+        Names of parameters that do not travel, as patterns such as ``"head.*"``.
     algorithm : str, default "renorm"
         What the server does with updates, ``rule[+wrapper...]`` such as ``"fedbuff+average"``, with
         ``algorithm_options``; `freshband.federated.algorithms` and ``freshband list algorithms``
@@ -136,6 +154,14 @@ class Training(Parameters):
     local_steps: _Count = 5
     batch_size: _Count = 32
     client_lr: Annotated[float, Field(gt=0)] = 0.05
+    optimiser: str = "sgd"
+    optimiser_options: _Options = Field(default_factory=dict)
+    loss: str | None = None
+    loss_options: _Options = Field(default_factory=dict)
+    metric: str | None = None
+    metric_options: _Options = Field(default_factory=dict)
+    statistics: Literal["averaged", "local", "frozen"] = "averaged"
+    stays_local: tuple[str, ...] = ()
     algorithm: str = "renorm"
     algorithm_options: _Options = Field(default_factory=dict)
     weights: Literal["equal", "size", "contribution"] = "equal"
@@ -152,7 +178,7 @@ class Training(Parameters):
     @model_validator(mode="before")
     @classmethod
     def _read(cls, values: dict[str, Any]) -> dict[str, Any]:
-        for name in ("dataset", "model", "channels", "partition", "algorithm"):
+        for name in _NAMED:
             if not isinstance(values.get(name), str | int | float | None):
                 raise ParameterError(
                     f"{name} must be a name, got {shown(values[name])}; a thing of your own goes "

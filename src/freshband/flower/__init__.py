@@ -2,7 +2,8 @@
 
 `AsyncRounds` is the loop a ServerApp runs; `channel_mod` is what its ClientApp needs; an `Uplink`
 says what "delivered" means; a `StrategyAggregation` uses a Flower strategy in place of freshband's
-own rules. `build_rounds` puts them together from the same settings as ``freshband train``.
+own rules. `build_rounds` puts them together from the same settings as ``freshband train``, and
+`Scheduled` puts a scheduler around the strategy of an app one already has.
 
 Needs the extra ``flower``: ``pip install 'freshband[flower]'``.
 """
@@ -19,6 +20,7 @@ from freshband.errors import FreshbandError
 __all__ = [
     "AsyncRounds",
     "DeadlineUplink",
+    "Scheduled",
     "SimulatedUplink",
     "StrategyAggregation",
     "Uplink",
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from freshband.flower.aggregation import StrategyAggregation
     from freshband.flower.building import build_rounds, read_training
     from freshband.flower.mod import channel_mod
+    from freshband.flower.scheduled import Scheduled
     from freshband.flower.server import AsyncRounds
 
 __getattr__, __dir__ = import_on_use(  # a client needs no PyTorch, and the command line no Flower
@@ -49,6 +52,7 @@ __getattr__, __dir__ = import_on_use(  # a client needs no PyTorch, and the comm
         ".aggregation": ["StrategyAggregation"],
         ".building": ["build_rounds", "read_training"],
         ".mod": ["channel_mod"],
+        ".scheduled": ["Scheduled"],
         ".server": ["AsyncRounds"],
     },
 )

@@ -169,6 +169,8 @@ def _like(arrays: Arrays, model: Arrays) -> Arrays:
             made = np.rint(made)
         if like.dtype.kind in "iu":
             made = np.clip(made, np.iinfo(like.dtype).min, np.iinfo(like.dtype).max)
+        if name.endswith("running_var"):  # the change of a stale update may go below 0
+            made = np.maximum(made, 0)
         found[name] = np.asarray(made, like.dtype)
     return found
 

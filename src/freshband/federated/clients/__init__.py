@@ -18,6 +18,7 @@ from freshband.federated.clients._base import LocalTraining
 from freshband.federated.data.base import Dataset
 
 if TYPE_CHECKING:
+    from freshband.federated._opening import OwnNeeds
     from freshband.federated.settings import Training
 
 _TINY = 20_000  # parameters; below, calling torch costs more than what it computes
@@ -47,10 +48,13 @@ def name_device(device: torch.device) -> str:
     return f"{device} ({torch.cuda.get_device_name(device)})"
 
 
-def choose_clients(module: nn.Module, dataset: Dataset, settings: Training) -> LocalTraining:
+def choose_clients(
+    module: nn.Module, dataset: Dataset, settings: Training, own: OwnNeeds | None = None
+) -> LocalTraining:
     """Return the path that the settings specify, or else the fastest one.
 
-    The module is on the CPU, the data set on the device to train on.
+    The module is on the CPU, the data set on the device to train on. ``own`` is what a path needs
+    to know where the task is more than images and classes, or the module more than parameters.
     """
     from freshband.federated.clients._batched import StackedClients, is_dense
     from freshband.federated.clients._threads import ThreadedClients
@@ -62,7 +66,8 @@ def choose_clients(module: nn.Module, dataset: Dataset, settings: Training) -> L
             "path 'graphs' and the precisions 'tf32' and 'bf16' are for GPUs, the device is "
             f"{str(device)!r}; bf16 products crash Python on some CPUs"
         )
-    if device.type == "cuda" and settings.path in ("auto", "graphs") and precision != "float64":
+    plain = own is None and settings.path in ("auto", "graphs")
+    if device.type == "cuda" and plain and precision != "float64":
         from freshband.federated.clients.gpu import GraphedClients
 
         return GraphedClients(module, dataset, "tf32" if precision == "auto" else precision)
@@ -73,6 +78,10 @@ def choose_clients(module: nn.Module, dataset: Dataset, settings: Training) -> L
         settings = settings.model_copy(update={"workers": 1})
     cores = os.cpu_count() or 1
     workers = min(settings.workers or cores, 8 * cores)  # more would only wait for each other
+    if own is not None:
+        from freshband.federated.clients._own import OwnClients
+
+        return OwnClients(module, dataset, workers, own.task, own.travel, own.found)
     small = sum(parameter.numel() for parameter in module.parameters()) <= _TINY
     if settings.path == "stacked":
         return StackedClients(module, dataset, workers)

@@ -7,21 +7,21 @@ at once. All paths compute the same result and differ only in speed.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from contextlib import contextmanager
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
 
-from freshband.errors import ParameterError
+from freshband.errors import FreshbandError, ParameterError, RuleError, reason
 from freshband.federated.data.base import Dataset
 
 _Tool = TypeVar("_Tool")
@@ -37,6 +37,10 @@ class TrainingJob:
     start: torch.Tensor  # (P,), the model w^0 it begins from; only read, and may be shared
     batches: Indices  # (E, B), the training samples of every step
     out: torch.Tensor  # (P,), receives the update (w^0 - w^E) / η of equation (6)
+    round: int = 0
+    client: int = -1  # -1 where nobody asked for it
+    noise: int = 0  # the seed of what the model draws, such as dropout
+    kept: torch.Tensor | None = None  # (L,), what stays with the client; it is written to
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,25 +49,32 @@ class Trial:
 
     model: torch.Tensor  # (P,)
     samples: Indices  # indices into the training set, at least one
+    kept: torch.Tensor | None = None  # (L,), what stays with the client
 
 
 @dataclasses.dataclass(frozen=True)
 class ExamResult:
     """How a model does on the test set."""
 
-    loss: float  # mean cross-entropy
+    loss: float  # mean over the test set, by default of the cross-entropy
     correct: Indices  # (n_classes,), correctly classified test samples of each class
+    metric: float | None = None  # where it is another than the share of correct ones
 
 
 class ParameterLayout:
     """Where each parameter of a module lies in a row of P numbers.
 
     Kernels of convolutions lie channels-last, (outputs, height, width, inputs), the order in which
-    convolutions are fastest; everything else lies as its shape says.
+    convolutions are fastest; everything else lies as its shape says. ``names`` chooses parameters
+    and buffers, by default all parameters.
     """
 
-    def __init__(self, module: nn.Module) -> None:
-        self.shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
+    def __init__(self, module: nn.Module, names: Iterable[str] | None = None) -> None:
+        parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
+        held = {**buffers, **parameters}
+        chosen = parameters if names is None else names
+        self.shapes = {name: tuple(held[name].shape) for name in chosen}
+        self.buffers = [name for name in self.shapes if name not in parameters]
         self.size = sum(math.prod(shape) for shape in self.shapes.values())
 
     def views(self, rows: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -88,21 +99,28 @@ class ParameterLayout:
         parameters = list(module.parameters())
         dtype = functools.reduce(torch.promote_types, (each.dtype for each in parameters))
         row = torch.empty(self.size, dtype=dtype, device=parameters[0].device)
-        views = self.views(row)
+        views, held = self.views(row), self._held(module)
         with torch.no_grad():
-            for name, parameter in module.named_parameters():
-                views[name].copy_(parameter)
+            for name, view in views.items():
+                view.copy_(held[name])
         return row
 
     def write(self, row: torch.Tensor, module: nn.Module) -> None:
         """Copy a row into a module's parameters."""
-        module.load_state_dict(self.views(row), strict=False)  # tied parameters have two names
+        held = self._held(module)
+        with torch.no_grad():
+            for name, view in self.views(row).items():
+                held[name].copy_(view)
 
     def lend(self, row: torch.Tensor, module: nn.Module) -> None:
         """Make a module's parameters views of a row: writing one writes the other."""
         views = self.views(row)
         for name, parameter in module.named_parameters():
-            parameter.data = views[name]
+            if name in views:
+                parameter.data = views[name]
+
+    def _held(self, module: nn.Module) -> dict[str, torch.Tensor]:
+        return {**dict(module.named_buffers()), **dict(module.named_parameters())}
 
 
 class Crew(Generic[_Tool]):
@@ -169,7 +187,10 @@ class LocalTraining(Protocol):
         ...
 
     def count_correct(self, trials: Sequence[Trial]) -> Indices:
-        """Return how many of its samples each trial's model classifies correctly."""
+        """Return how many of its samples each trial's model classifies correctly.
+
+        With another metric: the metric times the number of samples.
+        """
         ...
 
     def examine(self, model: torch.Tensor) -> ExamResult:
@@ -181,39 +202,17 @@ class LocalTraining(Protocol):
         ...
 
 
-def check_trainable(module: nn.Module, shape: tuple[int, ...]) -> None:
-    """Refuse modules whose training is more than their parameters and their samples."""
-    buffers = [name for name, _ in module.named_buffers()]
-    if buffers:
-        raise ParameterError(
-            f"model must keep nothing but parameters, {type(module).__name__} has the buffer "
-            f"{buffers[0]!r}: how a stale update of it joins a newer model is undefined; use "
-            "GroupNorm in place of BatchNorm"
-        )
-    frozen = [name for name, weights in module.named_parameters() if not weights.requires_grad]
-    if frozen:
-        raise ParameterError(
-            f"model must train all its parameters, {frozen[0]!r} is frozen: put what stays as it "
-            "is into the data"
-        )
-    random: tuple[Any, ...] = (nn.modules.dropout._DropoutNd, nn.RReLU)
-    drawing = [
-        f"layer {name!r} is a {type(part).__name__}"
-        for name, part in module.named_modules()
-        if isinstance(part, random) and getattr(part, "p", 1.0) > 0
-    ]
-    if not drawing and _draws(module, shape):  # by no layer, such as functional.dropout
-        drawing = [f"{type(module).__name__} does in training"]
-    if drawing:
-        raise ParameterError(
-            f"model must not draw random numbers, {drawing[0]}: clients train at the same time, "
-            "and runs could not be repeated"
-        )
-
-
-def _draws(module: nn.Module, shape: tuple[int, ...]) -> bool:
-    weights = next(module.parameters())
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        before = torch.get_rng_state()
-        copy.deepcopy(module).train()(torch.zeros(2, *shape).to(weights))
-        return not torch.equal(before, torch.get_rng_state())
+@contextmanager
+def naming(jobs: Sequence[TrainingJob]) -> Iterator[None]:
+    """Add round and client to whatever a user's model, loss or optimiser raises in training."""
+    try:
+        yield
+    except Exception as error:
+        if not jobs or jobs[0].client < 0:
+            raise
+        who = ", ".join(str(job.client) for job in jobs)
+        what = reason(error) or "no message"
+        told = what if isinstance(error, FreshbandError) else f"{type(error).__name__}: {what}"
+        raise RuleError(
+            f"client{'s' * (len(jobs) > 1)} {who} in round {jobs[0].round}: {told}"
+        ) from error

@@ -20,6 +20,7 @@ from freshband.federated.clients._base import (
     ParameterLayout,
     TrainingJob,
     Trial,
+    naming,
 )
 from freshband.federated.clients._pointwise import at_risk, differentiate
 from freshband.federated.data.base import Dataset
@@ -84,7 +85,11 @@ class StackedClients:
         return self.dataset.normalise(images).to(self._dtype)
 
     def train(self, jobs: Sequence[TrainingJob], lr: float) -> None:
-        for _ in self._crew.share(self._split(jobs), lambda of, some: self._train(of, some, lr)):
+        def work(scores_of: _Forward, some: Sequence[TrainingJob]) -> None:
+            with naming(some):
+                self._train(scores_of, some, lr)
+
+        for _ in self._crew.share(self._split(jobs), work):
             pass
 
     def _train(self, scores_of: _Forward, jobs: Sequence[TrainingJob], lr: float) -> None:

@@ -42,6 +42,11 @@ def at_risk(module: nn.Module, shape: tuple[int, ...]) -> bool:
     return guard.needed
 
 
+def watching() -> _PlainImages:
+    """Return a mode in which gradients are safe, which tells whether that was ``needed``."""
+    return _PlainImages()
+
+
 def differentiate(
     loss: torch.Tensor, parameters: Sequence[torch.Tensor], guarded: bool
 ) -> tuple[torch.Tensor, ...]:

@@ -18,6 +18,7 @@ from freshband.federated.clients._base import (
     ParameterLayout,
     TrainingJob,
     Trial,
+    naming,
 )
 from freshband.federated.clients._pointwise import at_risk, differentiate
 from freshband.federated.data.base import Dataset
@@ -39,7 +40,11 @@ class ThreadedClients:
         self._crew = Crew(workers, lambda: _Worker(module, self.layout, dataset, guarded))
 
     def train(self, jobs: Sequence[TrainingJob], lr: float) -> None:
-        for _ in self._crew.share(jobs, lambda worker, job: worker.train(job, lr)):
+        def work(worker: _Worker, job: TrainingJob) -> None:
+            with naming([job]):
+                worker.train(job, lr)
+
+        for _ in self._crew.share(jobs, work):
             pass
 
     def count_correct(self, trials: Sequence[Trial]) -> Indices:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence, Sized
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence, Sized
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from freshband._registry import Registry
@@ -43,6 +44,9 @@ class Dataset:
         Names for pictures and tables; empty, or one per class.
     default_model : str, default "small-cnn"
         Name of the model that suits the set.
+    columns : mapping of str to array, shape (n_train,), optional
+        What else is known of the training images, such as whose they are; the partition
+        ``column`` goes by it.
 
     Examples
     --------
@@ -64,8 +68,10 @@ class Dataset:
     std: tuple[float, ...]
     class_names: tuple[str, ...] = ()
     default_model: str = "small-cnn"
+    columns: Mapping[str, npt.NDArray[Any]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        _check_columns(self.columns, len(self.train_images))
         whole_number("n_classes", self.n_classes, at_least=2)
         for part in ("train", "test"):
             images, labels = getattr(self, f"{part}_images"), getattr(self, f"{part}_labels")
@@ -97,6 +103,7 @@ class Dataset:
         name: str = "custom",
         class_names: Sequence[str] = (),
         default_model: str = "small-cnn",
+        columns: Mapping[str, Any] | None = None,
     ) -> Dataset:
         """Make a data set from tensors, arrays or lists.
 
@@ -111,7 +118,7 @@ class Dataset:
             Classes, from 0.
         n_classes : int, optional
             The largest label plus one by default.
-        name, class_names, default_model
+        name, class_names, default_model, columns
             As in `Dataset`.
 
         Examples
@@ -137,13 +144,38 @@ class Dataset:
             std=std,
             class_names=tuple(class_names),
             default_model=default_model,
+            columns={key: np.asarray(values) for key, values in (columns or {}).items()},
         )
 
+    @classmethod
+    def of_samples(cls, train: Any, test: Any, **options: Any) -> Dataset:
+        """Make a data set from torch, torchvision or Hugging Face data sets, or from columns.
+
+        See `freshband.federated.data.samples.read_samples`, which has the options.
+        """
+        from freshband.federated.data.samples import read_samples
+
+        return read_samples(train, test, **options)
+
+    @classmethod
+    def of_clients(cls, train: Sequence[Any], test: Any, **options: Any) -> Dataset:
+        """Make a data set from one per client; the partition ``column`` gives each its own again.
+
+        Each is what `of_samples` takes. The column is called ``client``.
+        """
+        from freshband.federated.data.samples import read_clients
+
+        return read_clients(train, test, **options)
+
     @property
-    def shape(self) -> tuple[int, int, int]:
+    def shape(self) -> tuple[int, ...]:
         """Channels, height and width of an image."""
-        _, channels, height, width = self.train_images.shape
-        return channels, height, width
+        return tuple(self.train_images.shape[1:])
+
+    @property
+    def labelled(self) -> bool:
+        """Whether every sample has one class."""
+        return self.n_classes > 0 and self.train_labels.ndim == 1
 
     @property
     def n_train(self) -> int:
@@ -160,6 +192,10 @@ class Dataset:
         mean = torch.tensor(self.mean, device=images.device).reshape(-1, 1, 1)
         std = torch.tensor(self.std, device=images.device).reshape(-1, 1, 1)
         return (images.to(torch.float32) - mean) / std
+
+    def inputs(self, part: Literal["train", "test"], samples: Any) -> tuple[torch.Tensor, ...]:
+        """Return what a model is given of some samples."""
+        return (self.normalise(getattr(self, f"{part}_images")[samples]),)
 
     def hold_out(self, share: float) -> Dataset:
         """Return the set with a share of its training images in place of the test set.
@@ -189,12 +225,19 @@ class Dataset:
             torch.from_numpy(np.sort(part)).to(self.train_images.device)
             for part in (order[:kept], order[kept:])
         )
+        return self._divide(train, test)
+
+    def _divide(self, train: torch.Tensor, test: torch.Tensor, **more: Any) -> Dataset:
+        """Return the set with other training samples, and some in place of the test set."""
+        kept = train.cpu().numpy()
         return dataclasses.replace(
             self,
             train_images=self.train_images[train],
             train_labels=self.train_labels[train],
             test_images=self.train_images[test],
             test_labels=self.train_labels[test],
+            columns={name: values[kept] for name, values in self.columns.items()},
+            **more,
         )
 
     def to(self, device: str | torch.device) -> Dataset:
@@ -332,6 +375,15 @@ def _statistics(images: torch.Tensor) -> tuple[tuple[float, ...], tuple[float, .
         mean.append(float(values.mean()))
         std.append(float(values.std(correction=0)) or 1.0)
     return tuple(mean), tuple(std)
+
+
+def _check_columns(columns: Mapping[str, npt.NDArray[Any]], n: int) -> None:
+    for name, values in columns.items():
+        if not isinstance(values, np.ndarray) or values.shape != (n,):
+            raise ParameterError(
+                f"columns must be arrays of one entry per training sample, {n}, got "
+                f"{name!r}: {shown(values)}"
+            )
 
 
 def _sizes(shape: Sequence[int]) -> str:

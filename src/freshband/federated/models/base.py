@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import torch
@@ -22,16 +22,21 @@ from freshband.parameters import whole_number
 __all__ = ["ModelSpec", "build_model", "register", "registry"]
 
 _Shape: TypeAlias = tuple[int, int, int]
+_AnyShape: TypeAlias = tuple[int, ...]
 
 
 @runtime_checkable
 class ModelSpec(Protocol):
-    """A recipe: a frozen `freshband.parameters.Parameters` that builds modules."""
+    """A recipe: a frozen `freshband.parameters.Parameters` that builds modules.
 
-    def build(self, shape: _Shape, n_classes: int) -> nn.Module:
+    A recipe for samples other than images, (channels, height, width), has ``any_shape = True``.
+    """
+
+    def build(self, shape: Any, n_classes: int) -> nn.Module:
         """Return a new module from (batch, *shape) to (batch, n_classes) unnormalised scores.
 
-        It draws weights from torch's default generator, which `build_model` seeds.
+        It draws weights from torch's default generator, which `build_model` seeds. ``n_classes`` is
+        0 where targets are numbers.
         """
         ...
 
@@ -46,6 +51,8 @@ def build_model(
     n_classes: int,
     seed: int = 0,
     run: int = 0,
+    *,
+    scores: bool = True,
     **params: object,
 ) -> nn.Module:
     """Build a model by name; a ready module is checked and returned as it is.
@@ -56,10 +63,13 @@ def build_model(
         A registered name (``"cnn8"``, ``"resnet18"``, ``"small-cnn"``, ``"mlp"``), a recipe, or
         the user's own module.
     shape : (int, int, int)
-        Channels, height and width of an image.
+        Channels, height and width of an image; of other samples any sizes.
     n_classes : int >= 2
+        0 where targets are numbers.
     seed, run : int >= 0, default 0
         The user's seed and the number of the run; equal numbers give equal weights.
+    scores : bool, default True
+        Whether a module must give a score for each class of an image.
     **params
         Parameters of the named model, such as ``widths``.
 
@@ -80,19 +90,22 @@ def build_model(
     Traceback (most recent call last):
     freshband.errors.UnknownNameError: unknown model 'cnn9'; did you mean 'cnn8'?
     """
-    n_classes = whole_number("n_classes", n_classes, at_least=2)
-    images = _check_shape(shape)
+    n_classes = whole_number("n_classes", n_classes, at_least=2 if scores else 0)
+    sizes = _check_shape(shape) if scores else shape
     seed, run = check_seed(seed), whole_number("run", run, at_least=0)
     wanted = "model must be a name, a recipe or an nn.Module"
     found: ModelSpec | nn.Module = registry.make(model, params, nn.Module | ModelSpec, wanted)
     if isinstance(found, nn.Module):
-        _check_module(found, images, n_classes)
+        if scores:
+            _check_module(found, sizes, n_classes)
         return found
+    if not scores and not getattr(found, "any_shape", False):
+        sizes = _check_shape(shape, f" for {type(found).__name__}, a model of images")
     # Child 0 of the role draws weights; batches have another.
     drawn = sequence(seed, Role.TRAINING, run).spawn(1)[0].generate_state(1, np.uint64)[0]
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.default_generator.manual_seed(int(drawn))  # only the CPU's, which fork_rng restores
-        return found.build(images, n_classes)
+        return found.build(sizes, n_classes)
 
 
 def _initialise(module: nn.Module) -> nn.Module:
@@ -121,17 +134,17 @@ def _room_to_pool(name: str, shape: _Shape, times: int) -> tuple[int, int]:
     return shape[1] // least, shape[2] // least
 
 
-def _check_shape(shape: tuple[int, ...]) -> _Shape:
+def _check_shape(shape: tuple[int, ...], why: str = "") -> _Shape:
     sizes = tuple(shape) if isinstance(shape, Iterable) else ()
     if len(sizes) != 3:
         raise ParameterError(
-            f"shape must be three whole numbers (channels, height, width), got {shown(shape)}"
+            f"shape must be three whole numbers (channels, height, width){why}, got {shown(shape)}"
         )
     channels, height, width = (whole_number("shape", size, at_least=1) for size in sizes)
     return channels, height, width
 
 
-def _check_module(module: nn.Module, shape: _Shape, n_classes: int) -> None:
+def _check_module(module: nn.Module, shape: _AnyShape, n_classes: int) -> None:
     """Try a copy of a user's module on two blank images."""
     weights = next(module.parameters(), None)
     if weights is None:

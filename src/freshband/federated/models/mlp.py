@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Annotated, final
+from typing import Annotated, ClassVar, final
 
 from pydantic import Field
 from torch import nn
 
-from freshband.federated.models.base import _initialise, _Shape, register
+from freshband.federated.models.base import _AnyShape, _initialise, register
 from freshband.parameters import Parameters
 
 __all__ = ["Mlp"]
@@ -18,7 +18,9 @@ __all__ = ["Mlp"]
 @final
 @register("mlp")
 class Mlp(Parameters):
-    """Pixels in a row, dense layers with ReLU between them.
+    """Pixels or features in a row, dense layers with ReLU between them.
+
+    It has one output where targets are numbers.
 
     Parameters
     ----------
@@ -33,11 +35,13 @@ class Mlp(Parameters):
     [32, 32, 10]
     """
 
+    any_shape: ClassVar[bool] = True
+
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64,)
 
-    def build(self, shape: _Shape, n_classes: int) -> nn.Module:
+    def build(self, shape: _AnyShape, n_classes: int) -> nn.Module:
         """Build the module; see `ModelSpec.build`."""
         layers: list[nn.Module] = [nn.Flatten()]
-        for inputs, outputs in pairwise((math.prod(shape), *self.hidden, n_classes)):
+        for inputs, outputs in pairwise((math.prod(shape), *self.hidden, n_classes or 1)):
             layers += [nn.Linear(inputs, outputs), nn.ReLU()]
         return _initialise(nn.Sequential(*layers[:-1]))  # scores go through no ReLU

@@ -4,17 +4,27 @@ A new split is one class with ``split(labels, n_clients, rng)`` in any file; a `
 be made from lists of indices.
 """
 
-from freshband.federated.partition.base import Partition, Scheme, register, registry, split_samples
+from freshband.federated.partition.base import (
+    Partition,
+    Scheme,
+    divide_samples,
+    register,
+    registry,
+    split_samples,
+)
+from freshband.federated.partition.column import Column
 from freshband.federated.partition.dirichlet import Dirichlet
 from freshband.federated.partition.iid import Iid
 from freshband.federated.partition.shards import Shards
 
 __all__ = [
+    "Column",
     "Dirichlet",
     "Iid",
     "Partition",
     "Scheme",
     "Shards",
+    "divide_samples",
     "register",
     "registry",
     "split_samples",

@@ -19,7 +19,7 @@ from freshband._seeding import Role, check_seed, sequence
 from freshband.errors import ParameterError, shown
 from freshband.parameters import whole_number
 
-__all__ = ["Partition", "Scheme", "register", "registry", "split_samples"]
+__all__ = ["Partition", "Scheme", "divide_samples", "register", "registry", "split_samples"]
 
 _Indices: TypeAlias = npt.NDArray[np.int64]
 
@@ -126,6 +126,7 @@ def split_samples(
     val_fraction: float = 0.1,
     seed: int = 0,
     run: int = 0,
+    columns: Mapping[str, npt.ArrayLike] | None = None,
     **params: object,
 ) -> Partition:
     """Deal a training set to the clients, and set some of each client's samples aside.
@@ -143,6 +144,9 @@ def split_samples(
         0 keeps none: then no contribution can be measured.
     seed, run : int >= 0, default 0
         The user's seed and the number of the run.
+    columns : mapping of str to array, shape (n_samples,), optional
+        What else is known of the samples. A scheme with a parameter ``column`` is given the
+        entries of that column, numbered in ascending order, in place of the labels.
     **params
         Parameters of the named scheme, such as ``alpha``.
 
@@ -170,10 +174,41 @@ def split_samples(
     split: Scheme = registry.make(scheme, params, Scheme, wanted)
     streams = sequence(check_seed(seed), Role.DATA, whole_number("run", run, at_least=0)).spawn(3)
     _, dealing, keeping = map(np.random.default_rng, streams)  # child 0 draws images
+    if hasattr(split, "column"):
+        values = _numbered(split.column, columns or {}, len(values))
     dealt = split.split(values, n_clients, dealing)
     _check_dealt(type(split).__name__, dealt, n_clients, len(values), need)
     pairs = [_set_aside(np.sort(one), val_fraction, keeping) for one in dealt]
     return Partition(*zip(*pairs, strict=True))
+
+
+def divide_samples(
+    held: Sequence[npt.ArrayLike], *, val_fraction: float = 0.1, seed: int = 0, run: int = 0
+) -> Partition:
+    """Return the partition in which clients hold these samples, some of them for validation.
+
+    Examples
+    --------
+    >>> divide_samples([[0, 1, 2], [3, 4]]).sizes
+    array([2, 1])
+    """
+    streams = sequence(check_seed(seed), Role.DATA, run).spawn(3)
+    keeping = np.random.default_rng(streams[2])
+    dealt = [_indices("partition", one) for one in held]
+    return Partition(*zip(*(_set_aside(one, val_fraction, keeping) for one in dealt), strict=True))
+
+
+def _numbered(column: str, columns: Mapping[str, npt.ArrayLike], n: int) -> _Indices:
+    """Return the entries of a column as numbers."""
+    if column not in columns:
+        raise ParameterError(
+            f"column must be one of the data set's, {sorted(columns) or 'which has none'}, got "
+            f"{column!r}; Dataset.of_samples(..., columns=[...]) keeps columns"
+        )
+    entries = np.asarray(columns[column])
+    if entries.shape != (n,):
+        raise ParameterError(f"column {column!r} must have {n} entries, got {entries.shape}")
+    return np.unique(entries, return_inverse=True)[1].astype(np.int64)
 
 
 def _set_aside(

@@ -256,7 +256,8 @@ def _stack(
         raise UnsupportedModuleError("the kernels multiply in tf32 or bf16")
     if importlib.util.find_spec("triton") is None:
         raise UnsupportedModuleError("Triton is not installed")
-    return stack(module, layout, dataset.shape, dataset.mean, dataset.std)
+    channels, height, width = dataset.shape
+    return stack(module, layout, (channels, height, width), dataset.mean, dataset.std)
 
 
 def _place(models: Sequence[torch.Tensor], rows: torch.Tensor) -> None:

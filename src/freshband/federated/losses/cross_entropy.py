@@ -1,0 +1,42 @@
+"""Cross-entropy of classes or tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, final
+
+import torch
+from pydantic import Field
+
+from freshband.federated.losses.base import register
+from freshband.parameters import Parameters
+
+__all__ = ["CrossEntropy"]
+
+
+@final
+@register("cross-entropy")
+class CrossEntropy(Parameters):
+    """Minus the logarithm of the probability of the right class, by softmax.
+
+    The default for data with classes. Scores of classes are the last dimension: (batch, classes)
+    with targets (batch,), or (batch, tokens, classes) with targets (batch, tokens). Targets of -100
+    are left out.
+
+    Parameters
+    ----------
+    label_smoothing : float in [0, 1], default 0
+        The share of the target that is spread over all classes.
+
+    Examples
+    --------
+    >>> CrossEntropy()(torch.zeros(2, 3, 4), torch.zeros(2, 3, dtype=torch.int64))
+    tensor(1.3863)
+    """
+
+    label_smoothing: Annotated[float, Field(ge=0, le=1)] = 0.0
+
+    def __call__(self, outputs: Any, targets: torch.Tensor) -> torch.Tensor:
+        """Return the mean over all targets."""
+        return torch.nn.functional.cross_entropy(
+            outputs.flatten(0, -2), targets.flatten(), label_smoothing=self.label_smoothing
+        )
