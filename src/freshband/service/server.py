@@ -79,6 +79,7 @@ def serve(
             app,
             lifespan="off",
             ws="none",
+            proxy_headers=False,
             access_log=False,
             log_level=logging.WARNING,
             server_header=False,
