@@ -153,8 +153,8 @@ def fingerprint(value: object) -> str:
         digest.update(value.model_dump_json().encode())
     elif isinstance(value, Mapping | list | tuple | np.ndarray | torch.Tensor):
         digest.update(repr(_plain(value)).encode())
-    elif not isinstance(value, type) and hasattr(value, "__qualname__"):
-        return f"{value.__module__}.{value.__qualname__}"  # a function, mended or not
+    elif hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"  # a function or a class, mended or not
     return f"{type(value).__name__} {digest.hexdigest()[:16]}"
 
 

@@ -66,6 +66,11 @@ def choose_clients(
             "path 'graphs' and the precisions 'tf32' and 'bf16' are for GPUs, the device is "
             f"{str(device)!r}; bf16 products crash Python on some CPUs"
         )
+    if own is not None and precision in ("tf32", "bf16"):
+        raise ParameterError(
+            f"precision {precision!r} is for plain modules on images with classes, but {own.why}: "
+            "use 'float32'"
+        )
     plain = own is None and settings.path in ("auto", "graphs")
     if device.type == "cuda" and plain and precision != "float64":
         from freshband.federated.clients.gpu import GraphedClients

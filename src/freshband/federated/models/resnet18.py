@@ -26,7 +26,8 @@ class ResNet18(Parameters):
     sides, then the mean over pixels and a dense layer.
 
     GroupNorm keeps no state, so parameters are all there is to send; the page *Data and models*
-    says why BatchNorm does not work here. ``norm="batch"`` is for comparison with central training.
+    says why that is the default. With ``norm="batch"`` the setting ``statistics`` says what becomes
+    of the running statistics.
 
     Parameters
     ----------
