@@ -48,7 +48,7 @@ GOOD: dict[str, Any] = {"choice": "j", "learn": "return -1", "state": "np.zeros(
 CASES = {
     "sharing": ({"choice": "0"}, "select must choose 2 different channels from 0 to 4, got [0, 0]"),
     "absent": ({"choice": "99"}, "select must choose 2 different channels from 0 to 4, got [99, "),
-    "silent": ({"learn": "pass"}, "'update' returns nothing: end it with 'return -1'"),
+    "mute": ({"learn": "pass"}, "'update' returns nothing: end it with 'return -1'"),
     "scalar": ({"state": "0.5"}, "field 'seen' of the ScalarState of policy 'scalar' must be an"),
     "alarming": ({"learn": "return 17"}, "update must return a channel from 0 to 4, or -1, got 17"),
     "typo": ({"choice": "jj"}, "NameError: name 'jj' is not defined (typo.py, line 13)"),

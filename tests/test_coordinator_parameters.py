@@ -84,7 +84,7 @@ def test_seeds_must_be_whole_numbers() -> None:
     ("policy", "message"),
     [
         ("glr-cubc", "unknown scheduler 'glr-cubc'; did you mean 'glr-cucb'"),
-        ("nonsense", "unknown scheduler 'nonsense'; known: bayes, cucb, "),
+        ("nonsense", "unknown scheduler 'nonsense'; known: adswitch, aoi-thompson, bayes, "),
         ("glr-cucb:papr", "glr-cucb has no preset 'papr'; did you mean 'paper'"),
         ("cucb+agee", r"unknown token '\+agee' in policy 'cucb\+agee'; did you mean 'age'"),
     ],
