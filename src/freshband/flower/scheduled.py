@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,9 @@ from freshband.flower.aggregation import StrategyAggregation
 from freshband.flower.building import build_rounds
 
 __all__ = ["Scheduled"]
+
+_PATIENCE = 60.0  # seconds to wait for nodes at the start
+_PAUSE = 1.0  # seconds between two looks at them
 
 _log = logging.getLogger("flwr")
 
@@ -70,6 +74,18 @@ class Scheduled:
         self.settings = {"policy": policy, **settings}
         self.records: list[RoundRecord] = []
 
+    def _count_nodes(self, grid: Grid) -> int:
+        """Return the number of nodes, once enough are connected and it stays the same a while."""
+        enough = max(1, int(getattr(self.strategy, "min_available_nodes", 1)))
+        before, end = 0, time.monotonic() + _PATIENCE
+        while time.monotonic() < end:
+            now = len(list(grid.get_node_ids()))
+            if now >= enough and now == before:
+                return now
+            before = now
+            time.sleep(_PAUSE)
+        return before
+
     def start(
         self,
         grid: Grid,
@@ -81,7 +97,7 @@ class Scheduled:
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
         """Play all rounds; see ``flwr.serverapp.strategy.Strategy.start``."""
-        nodes = len(list(grid.get_node_ids())) if self.clients is None else self.clients
+        nodes = self._count_nodes(grid) if self.clients is None else self.clients
         if nodes < 1:
             raise ParameterError("clients must be given where no node is connected at the start")
         settings = Training(clients=nodes, rounds=num_rounds, **self.settings)
