@@ -42,7 +42,7 @@ def free_port() -> int:
 
 
 def wait_for(port: int) -> Client:
-    for _ in range(2000):
+    for _ in range(10_000):
         client = Client(port)
         with contextlib.suppress(OSError):
             client.call("GET", "/health")
@@ -65,10 +65,12 @@ def test_no_round_is_lost_or_applied_twice(tmp_path: Path, monkeypatch: pytest.M
         child = context.Process(target=_serve, args=(state, port))
         child.start()
         client = wait_for(port)
-        killer = threading.Timer(when.uniform(0.01, 0.15), os.kill, (child.pid, signal.SIGKILL))
-        killer.start()
+        last = t + int(when.integers(1, 30))  # then it is killed, at some moment of a request
+        killer = threading.Timer(when.uniform(0, 0.003), os.kill, (child.pid, signal.SIGKILL))
         with contextlib.suppress(OSError, http.client.HTTPException):
             while True:
+                if t == last:
+                    killer.start()
                 body = {"round": t} if t == 1 else {"round": t, "delivered": outcome(t - 1)}
                 status, reply = client.post("plan", body)
                 assert status == 200, reply
@@ -77,7 +79,7 @@ def test_no_round_is_lost_or_applied_twice(tmp_path: Path, monkeypatch: pytest.M
         killer.join()
         child.join()
         kills += 1
-    assert t > 50
+    assert t > 100
     for planned in range(1, t):
         if planned > 1:
             reference.observe(outcome(planned - 1))
