@@ -208,7 +208,13 @@ def write_api(covered: set[str]) -> None:
             contents += [f"    - [{each.removeprefix(f'{part}.')}]({each}.md)" for each in inner]
         else:
             contents.append(f"- [{part}]({part}.md)")
-    write("api/index.md", "# API", "", *exported("freshband"), *module_table(public_parts()))
+    hidden = [
+        f"::: {thing.__module__}.{thing.__qualname__}"
+        for thing in exports("freshband").values()
+        if "._" in getattr(thing, "__module__", "")
+    ]  # they have no page of their own
+    parts = module_table(public_parts())
+    write("api/index.md", "# API", "", *exported("freshband"), *parts, "", *hidden)
     write("api/SUMMARY.md", *contents)
 
 
