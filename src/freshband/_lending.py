@@ -22,7 +22,7 @@ from numba import extending, typeof
 from numba._dispatcher import compute_fingerprint
 from numba.core import cgutils, datamodel, types
 
-from freshband._linking import INNER_OPTIONS
+from freshband._linking import INNER_OPTIONS, overload
 
 _OURS = __name__.partition(".")[0] + "."
 _WORD = ir.IntType(64)
@@ -182,7 +182,7 @@ def lend(value: Any) -> Any:
     return value
 
 
-@extending.overload(lend, jit_options={"forceinline": True, **INNER_OPTIONS}, strict=False)  # type: ignore[untyped-decorator]
+@overload(lend, jit_options={"forceinline": True, **INNER_OPTIONS}, strict=False)
 def _compiled_lend(value: Any) -> Any:
     return lambda value: _lend(value)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from llvmlite import binding as llvm
-from numba import _dynfunc
+from numba import _dynfunc, extending
 from numba.core import compiler, compiler_machinery, config, errors, typed_passes
 from numba.core.codegen import JITCodeLibrary
 from numba.core.runtime.nrt import rtsys
@@ -180,3 +181,7 @@ OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 INNER_OPTIONS = {**OPTIONS, "pipeline_class": LinkedCompiler}
 UNALIASED_OPTIONS = {**OPTIONS, "pipeline_class": UnaliasedCompiler}
 ENTRY_OPTIONS = {**OPTIONS, "pipeline_class": LentCompiler}
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+# numba ships no annotations for this.
+overload: Callable[..., Callable[[_F], _F]] = extending.overload

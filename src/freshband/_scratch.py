@@ -8,7 +8,7 @@ import numpy as np
 from numba import carray, extending, types
 from numba.core import cgutils
 
-from freshband._linking import INNER_OPTIONS
+from freshband._linking import INNER_OPTIONS, overload
 
 
 @extending.intrinsic  # type: ignore[untyped-decorator]  # numba ships no annotations
@@ -40,11 +40,11 @@ def give_back(array: Any) -> None:
     """Free an array of `take_scratch`."""
 
 
-@extending.overload(take_scratch, jit_options=INNER_OPTIONS, strict=False)  # type: ignore[untyped-decorator]
+@overload(take_scratch, jit_options=INNER_OPTIONS, strict=False)
 def _compiled_take(count: Any) -> Any:
     return lambda count: carray(_allocate(count), (count,))
 
 
-@extending.overload(give_back, jit_options=INNER_OPTIONS, strict=False)  # type: ignore[untyped-decorator]
+@overload(give_back, jit_options=INNER_OPTIONS, strict=False)
 def _compiled_give_back(array: Any) -> Any:
     return lambda array: _free(array)

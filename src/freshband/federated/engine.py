@@ -292,7 +292,7 @@ class Federation:
         if self._own is None:
             found = self.clients.examine(self.server.served)
         else:
-            found = self.clients.examine(self.server.served, self._mean_kept())  # type: ignore[call-arg]
+            found = self.clients.examine(self.server.served, self._mean_kept())  # type: ignore[call-arg]  # own modules
         by_client = self._by_client(found)
         accuracy = found.metric
         if accuracy is None:

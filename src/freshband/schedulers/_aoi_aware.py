@@ -115,7 +115,8 @@ def _select_available(
         take_available(scheduler.mean, t, available, chosen)
         if _are_too_old(scheduler, t, ages, chosen):
             return True
-    return select_available(scheduler.inner, t, ages, rng, available, scores, chosen)  # type: ignore[no-any-return]
+    chose: bool = select_available(scheduler.inner, t, ages, rng, available, scores, chosen)
+    return chose
 
 
 @score.register(AoIAwareState)
@@ -219,7 +220,8 @@ def _update(
 def _update_late(
     scheduler: AoIAwareState, t: int, when: int, client: int, channel: int, outcome: int
 ) -> int:
-    return update_late(scheduler.inner, t, when, client, channel, outcome)  # type: ignore[no-any-return]
+    alarm: int = update_late(scheduler.inner, t, when, client, channel, outcome)
+    return alarm
 
 
 @reveal.register(AoIAwareState)

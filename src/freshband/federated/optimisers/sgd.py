@@ -73,4 +73,4 @@ class _Plain:
     def step(self) -> None:
         gradients = [each.grad for each in self.parameters]
         with torch.no_grad():
-            torch._foreach_add_(self.parameters, gradients, alpha=-self.lr)  # type: ignore[arg-type]
+            torch._foreach_add_(self.parameters, gradients, alpha=-self.lr)  # type: ignore[arg-type]  # lists too
