@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PIP_INSTALL := pip install --quiet --quiet --disable-pip-version-check
+# Without bytecode: Python compiles what is imported, a small part of all that is installed.
+PIP_INSTALL := pip install --quiet --quiet --disable-pip-version-check --no-compile
 
 # All that the coordinator needs, for machines that run nothing else of the package.
 GATEWAY := numpy numba pydantic
@@ -18,7 +19,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=wo
 MKDOCS := NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-avx2 test-deployment lint format demo demo-schedulers docs docs-serve wheel-check sbom bench coverage lock clean distclean
+.PHONY: help setup test tests test-avx2 test-deployment lint format demo demo-schedulers docs docs-serve wheel-check sbom bench coverage lock hashes clean distclean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1@\2/p' $(MAKEFILE_LIST) | \
@@ -38,7 +39,9 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m $(PIP_INSTALL) --constraint constraints.txt --editable '.[dev]'
 	@touch $(STAMP)
 
-test: lint ## Lint, then run all tests and doctests except those of test-deployment
+test: lint tests ## Lint, then run all tests and doctests except those of test-deployment
+
+tests: setup ## The same without lint
 	$(PYTEST) -m 'not deployment' $(PYTEST_ARGS)
 
 # oneDNN, which computes torch's convolutions, has separate code for it.
@@ -49,7 +52,7 @@ test-avx2: setup ## Run the training tests as on a CPU without AVX-512 (two minu
 
 # In one process, one after another, because most of them share a federation.
 test-deployment: setup ## Run the tests with real Flower servers and nodes (some minutes)
-	$(BIN)/python -m pytest -m deployment $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m deployment tests/flower $(PYTEST_ARGS)
 
 lint: setup ## Check style, types and import directions
 	$(BIN)/ruff check .
@@ -118,7 +121,7 @@ coverage: setup ## Run the tests without the compiler, so that coverage includes
 # torch stays at its version unless TORCH names another: results of training depend on it. Its local
 # build suffix, such as +cpu, is left out: any build of that version works.
 TORCH ?= $(shell sed -n 's/^torch==//p' constraints.txt)
-lock: ## Rewrite constraints.txt with the newest versions that pyproject.toml allows
+lock: ## Rewrite constraints.txt with the newest versions that pyproject.toml allows; then make hashes
 	@set -eu; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
 	$(PYTHON) -m venv "$$tmp/venv"; \
 	"$$tmp/venv/bin/python" -m $(PIP_INSTALL) '.[dev,mlflow,wandb]' 'torch==$(TORCH)'; \
@@ -126,6 +129,12 @@ lock: ## Rewrite constraints.txt with the newest versions that pyproject.toml al
 		sed 's/+[a-z0-9.]*$$//' > "$$tmp/pins"; \
 	{ sed -n '/^#/p' constraints.txt; LC_ALL=C sort -f "$$tmp/pins"; } > "$$tmp/constraints.txt"; \
 	cp "$$tmp/constraints.txt" constraints.txt; wc -l constraints.txt
+
+# The documentation's tools are what needs 3.11.5. uv keeps the versions that are in the file already.
+hashes: setup ## Rewrite requirements.lock: constraints.txt, with SHA-256 sums, for every platform
+	UV_CUSTOM_COMPILE_COMMAND='make hashes' $(BIN)/uv pip compile --quiet --universal --python-version 3.11.5 \
+		--generate-hashes --no-annotate --default-index https://pypi.org/simple --constraint constraints.txt \
+		--extra dev --extra mlflow --extra wandb --output-file requirements.lock pyproject.toml
 
 clean: ## Remove caches and build outputs; keeps .venv and results/
 	rm -rf build dist site htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache \

@@ -48,11 +48,11 @@ def _small(title: str, channels: str, options: Mapping[str, Any] = _NONE) -> Air
 
 
 AIRS = (
-    Air("Fig. 2(a)", "fig2", runs=200),
+    Air("Fig. 2(a)", "fig2", runs=400),
     Air("the same, N=30, M=20", "piecewise", {"n_channels": 30, "n_breakpoints": 5}, 20, runs=16),
     Air("one segment of it", "stationary", rounds=3_333, runs=400),
-    Air("stationary, T=100,000", "stationary", rounds=100_000),
-    Air("stationary, T=400,000", "stationary", rounds=400_000),
+    Air("stationary, T=100,000", "stationary", rounds=100_000, runs=64),
+    Air("stationary, T=400,000", "stationary", rounds=400_000, runs=64),
     _small("fig3-extreme", "fig3-extreme"),
     Air("fig3-piecewise", "fig3-piecewise", clients=20, rounds=250, runs=200),
     Air("hazard 0.002", "switching", {"hazard": 0.002}),
@@ -62,9 +62,9 @@ AIRS = (
     _small("fig3-extreme, means U[.6, .95]", "fig3-extreme", {"mean_low": 0.6, "mean_high": 0.95}),
     _small("fig3-extreme, means U[.02, .3]", "fig3-extreme", {"mean_low": 0.02, "mean_high": 0.3}),
     Air("5 breakpoints, means U[.85, .99]", "piecewise",
-        {"n_breakpoints": 5, "mean_low": 0.85, "mean_high": 0.99}, rounds=10_000),
+        {"n_breakpoints": 5, "mean_low": 0.85, "mean_high": 0.99}, rounds=10_000, runs=96),
     Air("5 breakpoints, means U[.02, .2]", "piecewise",
-        {"n_breakpoints": 5, "mean_low": 0.02, "mean_high": 0.2}, rounds=10_000),
+        {"n_breakpoints": 5, "mean_low": 0.02, "mean_high": 0.2}, rounds=10_000, runs=96),
     _small("alternating", "gilbert-elliott", {"n_channels": 6, "p_bad": 0.8, "p_good": 0.8}),
     Air("jammer of what was used last, mean age", "reactive", {"mean_low": 0.5, "mean_high": 0.95},
         rounds=4_000, measure="mean_age"),
@@ -172,7 +172,7 @@ def measured(only: str, seed: int) -> Iterator[Row]:
 def main() -> None:
     """Measure, print, and with ``--write`` renew the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=9_117)
+    parser.add_argument("--seed", type=int, default=61_803)
     parser.add_argument("--only", default="", help="rows whose title contains this")
     parser.add_argument("--write", action="store_true", help="update the docs")
     args = parser.parse_args()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from freshband.states import reserve
 
 BLOCK = 100_000
 SIZES = ((5, 2), (30, 20), (40, 1))
+AIRS = ("still", "all or nothing", "alternating", "each by itself")
 
 
 def means(air: str, t: int, n_channels: int, rng: np.random.Generator) -> Any:
@@ -61,16 +63,23 @@ def play(air: str, n_channels: int, clients: int, rounds: int) -> Iterator[str]:
             yield f"{name} is {array}"
 
 
+def report(case: tuple[str, int, int, int]) -> str:
+    """Play one case, and say in a line what is wrong."""
+    air, n_channels, clients, rounds = case
+    found = "; ".join(play(*case)) or "all in range"
+    return f"N={n_channels} M={clients}, {air}, {rounds:,} rounds: {found}"
+
+
 def main() -> None:
     """Play every air at every size."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=10_000_000)
-    rounds = parser.parse_args().rounds
-    for n_channels, clients in SIZES:
-        for air in ("still", "all or nothing", "alternating", "each by itself"):
-            wrong = list(play(air, n_channels, clients, rounds))
-            found = "; ".join(wrong) or "all in range"
-            print(f"N={n_channels} M={clients}, {air}, {rounds:,} rounds: {found}", flush=True)
+    parser.add_argument("--jobs", type=int, default=1, help="cases played at a time")
+    args = parser.parse_args()
+    cases = [(air, *size, args.rounds) for size in SIZES for air in AIRS]
+    with ProcessPoolExecutor(args.jobs) as pool:
+        for line in pool.map(report, cases):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 """The cost of a round over Flower: ``python -m benchmarks.flower [--deployment]``.
 
-The same training on digits three ways: in one process (`Federation`), in Flower's simulation
-engine, and as real processes over TLS on this machine. The first round, in which processes start,
-and evaluations on the test set are left out. The scheduler's share of a round is planning and
-learning from acknowledgements; it is measured in simulation and in deployment.
+The same training on digits four ways: in one process (`Federation`), in Flower's simulation
+engine, and as real processes over TLS on this machine, started anew for each message, as Flower
+does by itself ("cold"), or forked from one that has imported what they need. The first round, in
+which processes start, and evaluations on the test set are left out. The scheduler's share of a
+round is planning and learning from acknowledgements; it is measured in simulation and in
+deployment. ``--message`` shows what a process spends on one message.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.page import flower_table
+from benchmarks.page import flower_table, message_table
 
-__all__ = ["deployment", "one_process", "simulation", "table"]
+__all__ = ["deployment", "message", "one_process", "simulation", "table"]
 
 CLIENTS = (2, 8, 20)
 
@@ -89,7 +91,7 @@ def _play(out: Path, clients: int, rounds: int) -> None:
     run_simulation(server, app, clients, backend_config={"init_args": {"num_cpus": cores}})
 
 
-def deployment(clients: int, rounds: int) -> Row:
+def deployment(clients: int, rounds: int, *, warm: bool = True) -> Row:
     """Time rounds of real processes, over TLS and with keys."""
     from freshband.federated.result import load_training
     from freshband.flower._deployment import Deployment
@@ -101,7 +103,7 @@ def deployment(clients: int, rounds: int) -> Row:
         with (app / "pyproject.toml").open("a") as project:
             project.write(f"eval-every = {rounds}\n")
         log: list[str] = []
-        with Deployment(app, clients) as federation:
+        with Deployment(app, clients, warm=warm) as federation:
             # Twenty clients on two cores may need minutes to register.
             code = federation.run({"out": str(out), "wait-for-clients": 900.0}, tell=log.append)
         if code:
@@ -110,6 +112,33 @@ def deployment(clients: int, rounds: int) -> Row:
     if result.trained.values[0] < clients:
         raise RuntimeError("some client was absent in the first round")
     return _row(result.seconds.values.tolist(), result.scheduler_seconds.values.tolist())
+
+
+# What a ClientApp process does for one message, apart from talking to its SuperNode.
+_STAGES = {
+    "import Flower": "from flwr.supernode.runtime import run_clientapp",
+    "import the app, PyTorch and freshband": "from freshband.flower.template import client_app\n"
+    "settings = client_app.read_training({'clients': 8})",
+    "load the data": "task = client_app.open_task(settings)",
+    "first training": "model = task.model(); task.train(model, 0, 1)",
+    "every further training": "task.train(model, 0, 2)",
+}
+
+
+def message(repeats: int = 5) -> dict[str, float]:
+    """Return the CPU seconds of each stage of one message in a process of its own, medians."""
+    lines = ["import json, time", "stages = {}"]
+    for name, code in _STAGES.items():
+        lines += ["begin = time.process_time()", code]
+        lines += [f"stages[{name!r}] = time.process_time() - begin"]
+    program = "\n".join([*lines, "print(json.dumps(stages))"])
+    found = []
+    for _ in range(repeats):
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        )
+        found.append(json.loads(done.stdout.splitlines()[-1]))
+    return {name: statistics.median(row[name] for row in found) for name in _STAGES}
 
 
 def _row(seconds: Sequence[float], scheduler: Sequence[float]) -> Row:
@@ -134,10 +163,11 @@ def table(
     for number in clients:
         row = {"one process": one_process(number, rounds), "simulation": simulation(number, rounds)}
         if deployment_rounds is not None:
+            row["cold"] = deployment(number, deployment_rounds, warm=False)
             row["deployment"] = deployment(number, deployment_rounds)
         rows[str(number)] = row
         print(f"{number} clients: {row}", file=sys.stderr)
-    return {"flwr": version("flwr"), "rounds": rounds, "rows": rows}
+    return {"flwr": version("flwr"), "rounds": rounds, "rows": rows, "message": message()}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -147,10 +177,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--deployment", action="store_true", help="also real processes (minutes)")
     parser.add_argument("--deployment-rounds", type=int, default=6)
+    parser.add_argument("--message", action="store_true", help="only the stages of one message")
     parser.add_argument("--play", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     if chosen.play is not None:
         _play(chosen.play, chosen.clients[0], chosen.rounds)
+        return
+    if chosen.message:
+        print(message_table(message()))
         return
     deployed = chosen.deployment_rounds if chosen.deployment else None
     print(flower_table(table(chosen.clients, chosen.rounds, deployed)))

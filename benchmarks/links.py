@@ -19,7 +19,7 @@ from benchmarks.measure import interleave
 from freshband._jit import entry_point
 from freshband._lending import lend
 from freshband.matching.age import Age
-from freshband.matching.base import match
+from freshband.matching.base import match, match_links
 from freshband.schedulers.base import reveal, score, select, update
 from freshband.schedulers.bayes import Bayes
 from freshband.schedulers.oracle import Oracle
@@ -58,7 +58,10 @@ def _play(
         reveal(scheduler, means[segment], states)
         select(scheduler, t, ages, rng, chosen)
         score(scheduler, t, scores)
-        match(matching, t, chosen, scores, ages, priorities, rng, assignment)
+        if len(scores) == 1:
+            match(matching, t, chosen, scores, ages, priorities, rng, assignment)
+        else:
+            match_links(matching, t, chosen, scores, ages, priorities, n_clients, rng, assignment)
         for j in range(n_clients):
             channel = assignment[j]
             outcome[j] = draws[t - 1, j, channel] < means[segment, j, channel]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["flower_table", "write_page"]
+__all__ = ["flower_table", "message_table", "write_page"]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -22,7 +22,8 @@ def _simulation(part: dict[str, Any]) -> str:
         "The air is the channel environment. The lower limit is the time it takes to draw the air, "
         "`rng.random((T, N)) < means`: no simulation can be faster. "
         f"{part['setting']}; a run opens the air, draws it, runs the policy, updates "
-        f"the ages and measures. Drawing the air alone takes {air:.1f} ns per round.\n\n"
+        f"the ages and measures. Drawing the air alone takes {air:.1f} ns per round. With "
+        f"{part['large']} a round of `bayes` takes {part['large_us_per_round']:.1f} µs.\n\n"
         + _table(
             ["policy", "ns per round", "times the air"],
             [
@@ -288,7 +289,7 @@ def _gpu(part: dict[str, Any]) -> str:
 
 def flower_table(part: dict[str, Any]) -> str:
     """Return seconds per round over Flower, and the scheduler's part of them, as a table."""
-    ways = ("one process", "simulation", "deployment")
+    ways = ("one process", "simulation", "cold", "deployment")
 
     def seconds(found: dict[str, Any], way: str) -> str:
         return f"{found[way]['round_s']:.3g}" if way in found else "–"
@@ -306,18 +307,27 @@ def flower_table(part: dict[str, Any]) -> str:
             "clients",
             "one process (`freshband train`)",
             "Flower's simulation",
-            "deployment, TLS",
+            "deployment, TLS, as Flower does it",
+            "deployment, TLS, warm",
             "scheduler, of a simulated round",
-            "of a deployed round",
+            "of a deployed, warm round",
         ],
         [
             [
                 clients,
                 *(seconds(found, way) for way in ways),
-                *(spent(found, way) for way in ways[1:]),
+                *(spent(found, way) for way in ("simulation", "deployment")),
             ]
             for clients, found in part["rows"].items()
         ],
+    )
+
+
+def message_table(stages: dict[str, float]) -> str:
+    """Return the CPU seconds of one message as a table."""
+    return _table(
+        ["a process for one message", "CPU seconds"],
+        [[name, f"{seconds:.2g}"] for name, seconds in stages.items()],
     )
 
 
@@ -329,7 +339,11 @@ def _flower(part: dict[str, Any]) -> str:
         "client, with TLS and keys. Medians over rounds, without the first one, in which "
         "processes start, and the last, which evaluates the test set. The scheduler's part is "
         "planning and learning from acknowledgements. Measured with `python -m benchmarks "
-        "flower`.\n\n" + flower_table(part)
+        f"flower`.{part.get('note', '')}\n\n"
+        + flower_table(part)
+        + "\n\nWhat Flower's way costs: a process for each "
+        "message, and pauses of up to three seconds in which a node does not ask for work. The "
+        "training itself is the last line:\n\n" + message_table(part["message"])
     )
 
 
@@ -364,7 +378,9 @@ def write_page(results: dict[str, Any], path: Path | None) -> str:
     if path is not None:
         path.write_text(page, encoding="utf-8")
         if results.get("flower"):
-            _renew(path.with_name("flower.md"), flower_table(results["flower"]))
+            other = path.with_name("flower.md")
+            _renew(other, flower_table(results["flower"]))
+            _renew(other, message_table(results["flower"]["message"]), "message")
     return page
 
 

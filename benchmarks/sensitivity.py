@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import math
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from benchmarks.page import _renew, _table
 from freshband.statistics import standard_error
 
-SEED: Final = 70_117
+SEED: Final = 27_182
 PAGE: Final = Path(__file__).parent.parent / "docs" / "theory" / "bayes.md"
 _EXTREME: Final = {"clients": 4, "rounds": 250, "runs": 200}
 AIRS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -52,12 +52,13 @@ VARIANTS: Final[Mapping[str, tuple[Any, ...]]] = {
     ),
     "_bayes_channels._IN_CONTEXTS": (0.05, 0.5),
     "_bayes_channels.FORGET": (0.03, 1.0),
-    "_bayes_channels._DOUBT": (math.log(1e-2), math.log(1e-8)),
+    "_bayes_channels._FORGET_PRIORS": (3e-5, 0.3),
+    "_bayes_channels._DOUBT": ((1e2, 1.0), (1e4, 0.0), (1e8, 1e6)),
     "_bayes_channels._LEAST": (0.01, 0.2),
     "_contexts._ENOUGH": (2, 32),
     "_contexts._MOST": (128.0, 1e9),
     "_contexts._CLOSENESS": (0.5, 8.0),
-    "_priors._BETAS": (((1.0, 1.0),), ((1.0, 1.0), (0.3, 0.3), (30.0, 3.0), (3.0, 30.0))),
+    "_priors._BETAS": (((1.0, 1.0),), ((1.0, 1.0), (0.3, 0.3), (8.0, 2.0), (2.0, 8.0))),
 }
 
 
@@ -118,22 +119,25 @@ def main() -> None:
     """Play all variants, print, and with ``--write`` renew the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="update the docs")
+    parser.add_argument("--jobs", type=int, default=1, help="variants played at a time")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
         name, value = json.loads(args.one)
         print(json.dumps(_play(name, _frozen(value))))
         return
-    own, rows = _in_process("", None), []
-    for name, values in VARIANTS.items():
-        for value in values:
-            found, cells = _in_process(name, value), []
-            for air in AIRS:
-                ratio = found[air].mean() / own[air].mean()
-                error = standard_error(found[air] - ratio * own[air]) / own[air].mean()
-                cells.append(f"{ratio:.2f} ± {error:.2f}")
-            rows.append([f"`{name.rpartition('.')[2]}` = {_shown(value)}", *cells])
-            print(" | ".join(rows[-1]), flush=True)
+    variants = [(name, value) for name, values in VARIANTS.items() for value in values]
+    rows: list[list[str]] = []
+    with ThreadPoolExecutor(args.jobs) as pool:  # of processes that wait
+        own, *others = pool.map(_in_process, *zip(("", None), *variants, strict=True))
+    for (name, value), found in zip(variants, others, strict=True):
+        cells = []
+        for air in AIRS:
+            ratio = found[air].mean() / own[air].mean()
+            error = standard_error(found[air] - ratio * own[air]) / own[air].mean()
+            cells.append(f"{ratio:.2f} ± {error:.2f}")
+        rows.append([f"`{name.rpartition('.')[2]}` = {_shown(value)}", *cells])
+        print(" | ".join(rows[-1]), flush=True)
     if args.write:
         _renew(PAGE, _table(("constant", *AIRS), rows), "constants")
 

@@ -16,6 +16,7 @@ from freshband.simulation.monte_carlo import _Plan, _play_run
 __all__ = ["draw_air", "single_run", "table"]
 
 N_CHANNELS, CLIENTS, ROUNDS, BREAKPOINTS = 5, 2, 20_000, 5
+LARGE = (4_000, 30, 20)  # rounds, channels, clients
 
 
 def draw_air(rounds: int = ROUNDS, n_channels: int = N_CHANNELS) -> Callable[[int], object]:
@@ -64,10 +65,14 @@ def table(repeats: int) -> dict[str, Any]:
     actions |= {name: single_run(name) for name in dict.fromkeys(names)}
     seconds = interleave(actions, repeats)
     air = seconds.pop("air")
+    rounds, n_channels, clients = LARGE
+    large = interleave({"bayes": single_run("bayes", *LARGE)}, repeats)["bayes"]
     return {
         "setting": f"N={N_CHANNELS}, M={CLIENTS}, T={ROUNDS:,}, {BREAKPOINTS} breakpoints, "
         "one thread",
         "air_ns_per_round": air / ROUNDS * 1e9,
+        "large": f"N={n_channels}, M={clients}",
+        "large_us_per_round": large / rounds * 1e6,
         "rows": {
             name: {"ns_per_round": value / ROUNDS * 1e9, "times_air": value / air}
             for name, value in seconds.items()

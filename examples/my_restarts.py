@@ -3,14 +3,14 @@
 freshband --import examples/my_restarts.py simulate --policies thompson,cusum-thompson,cusum-ucb
 """
 
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from pydantic import Field
 
 from freshband.detectors.cusum import Cusum
 from freshband.parameters import Parameters
-from freshband.schedulers.base import register
+from freshband.schedulers.base import Presets, register
 from freshband.schedulers.restarting import restart_on_change
 from freshband.schedulers.thompson import Thompson
 
@@ -43,6 +43,8 @@ class CusumThompson(Parameters):
     >>> bool(restarts < never)
     True
     """
+
+    presets: ClassVar[Presets] = {"wary": {"alpha": 0.05}}
 
     threshold: float = Field(default=8.0, gt=0)
     alpha: float = Field(default=0.01, ge=0, le=1)

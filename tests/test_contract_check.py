@@ -9,8 +9,10 @@ import numba
 import numpy as np
 import pytest
 
-from freshband import contract
+from freshband import contract, simulate
+from freshband._plugins import import_file
 from freshband._policy import parse_policy
+from freshband.errors import RuleError
 from freshband.schedulers.base import registry
 from tests.cli.running import Shell
 from tests.playing import POLICIES, SCHEDULERS
@@ -90,13 +92,13 @@ def test_what_is_wrong_is_one_line(
 
 def test_what_is_missing_is_told(tmp_path: Path, shell: Shell, uncompiled: None) -> None:
     path = write(tmp_path, "bare")
-    text = path.read_text().replace('    presets: ClassVar[Presets] = {"other": {}}\n', "")
+    text = path.read_text().replace('presets: ClassVar[Presets] = {"other": {}}', "width: int = 1")
     path.write_text(text.replace("@means.register(BareState)", ""))
     done = shell("check", path)
     assert done.code == 1
     first, second = done.out.splitlines()
     assert "BareState registers no version of 'means', so that '+aa' cannot be used" in first
-    assert "note: it has no presets" in second
+    assert "bare: it has parameters (width), but no presets: name settings, such as" in second
 
 
 def test_files_without_schedulers_and_files_that_fail(tmp_path: Path, shell: Shell) -> None:
@@ -120,6 +122,29 @@ def test_a_good_file_passes_compiled_too_and_the_compiler_names_its_line(
     assert done.code == 1
     assert "policy 'mixed' cannot be compiled: " in done.out
     assert done.out.endswith("(mixed.py, line 13)\n")
+
+
+UNREADABLE = {
+    "context": ("learn", "with open('x') as file: return -1"),
+    "importing": ("learn", "import os; return -1"),
+    "wordy": ("learn", "return 'none'"),  # read, but of no use: the line is that of its decorator
+    "unnamed": ("choice", "missing + j"),
+}
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="about compiled code")
+@pytest.mark.usefixtures("shell")
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_whatever_the_compiler_cannot_read_has_a_line(name: str, tmp_path: Path) -> None:
+    where, code = UNREADABLE[name]
+    path = write(tmp_path, name, **{where: code})
+    lines = path.read_text().splitlines()
+    marked = next(n for n, line in enumerate(lines, start=1) if code in line)
+    import_file(path)
+    with pytest.raises(RuleError, match=f"^policy '{name}' cannot be compiled: ") as told:
+        simulate("stationary", [name], rounds=5, runs=1)
+    line = marked - 2 if name == "wordy" else marked
+    assert str(told.value).endswith(f" ({name}.py, line {line})")
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -10,6 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from freshband.channels.base import registry as channels
+from freshband.matching.base import registry as matchings
+from freshband.schedulers.base import registry as schedulers
+from tests.playing import PLAIN, assert_same_run, draw, play
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -33,11 +39,11 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, *command: str) -> str:
-    """Run a tool of this environment on the copy; return what it prints."""
+    """Run a tool of this environment on the copy, uncompiled; return what it prints."""
     done = subprocess.run(
         [sys.executable, "-m", *command],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder / "src")},
+        env={**os.environ, "PYTHONPATH": str(folder / "src"), "NUMBA_DISABLE_JIT": "1"},
         capture_output=True,
         text=True,
         check=False,
@@ -74,6 +80,23 @@ def test_examples_keep_the_contract_of_the_package(grown: Path) -> None:
         assert len(re.findall(rf"^PASSED .*\[.*{dashed}", said, re.MULTILINE)) >= 5, said
         assert re.search(rf"^PASSED .*{name}\.py::", said, re.MULTILINE), said  # its own example
     assert "skipped" not in said
+
+
+def test_examples_play_together_compiled_as_in_plain_python(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for registry in (schedulers, channels, matchings):
+        registry.names()  # load before copying
+        # A copy of the registry, so that the test leaves nothing behind.
+        monkeypatch.setattr(registry, "_things", dict(registry._things))  # type: ignore[attr-defined]
+    for source in COPIED:
+        if "rule" not in source:  # nothing of it is compiled
+            spec = importlib.util.spec_from_file_location(Path(source).stem, ROOT / source)
+            assert spec is not None
+            assert spec.loader is not None
+            spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    policy, air = "epsilon-greedy+youngest", draw(model=channels["shifts"]())
+    assert_same_run(play(policy, air), play(policy, air, engine=PLAIN))
 
 
 def test_examples_get_their_place_on_the_command_line(grown: Path) -> None:

@@ -57,6 +57,22 @@ def test_bayes_has_a_new_inside_and_uses_what_the_old_one_knew(policy: str) -> N
     assert all(len(set(plan)) == 3 for plan in plans)
 
 
+def test_a_bayes_that_knew_four_priors_goes_on_with_six() -> None:
+    coordinator = Coordinator.load(FILES.parent / "earlier-bayes" / "bayes.npz")
+    assert coordinator.round == 100
+    assert np.abs(coordinator.channel_means - [0.685, 0.709, 0.878]).max() < 1e-3
+    plans = [step(coordinator, t) for t in range(101, 121)]
+    assert all(len(set(plan)) == 2 for plan in plans)
+
+
+def test_a_bayes_that_reported_no_changes_of_links_goes_on() -> None:
+    coordinator = Coordinator.load(FILES.parent / "earlier-bayes" / "links.npz")
+    assert coordinator.round == 60
+    assert np.abs(coordinator.channel_means - [0.788, 0.790]).max() < 1e-3
+    assert coordinator.plan().tolist() == [1, 0]
+    assert coordinator.observe([True, True]) is None
+
+
 def test_a_plan_that_waits_for_its_outcome_goes_on_waiting(tmp_path: Path) -> None:
     before = COORDINATORS["waiting"]
     coordinator = Coordinator.load(FILES / before["file"])

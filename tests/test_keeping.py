@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +132,18 @@ def test_the_first_sigterm_stops_and_the_second_interrupts() -> None:
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_an_interruption_that_python_drops_comes_again() -> None:
+    from freshband.cli._playing import insisting, interrupt
+
+    class Torn:
+        def __del__(self) -> None:
+            interrupt(signal.SIGTERM, None)  # as if the signal had come here
+
+    def wait() -> None:
+        Torn()
+        time.sleep(60)
+
+    with insisting(), pytest.raises(KeyboardInterrupt):
+        wait()

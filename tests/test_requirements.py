@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -25,6 +26,11 @@ TESTED = {
         if not line.startswith("#")
     )
 }
+LOCKED = re.findall(
+    r"^(\S+)==(\S+)[^\\\n]*((?:\\\n *--hash=sha256:[0-9a-f]{64} ?)*)$",
+    (ROOT / "requirements.lock").read_text(encoding="utf-8"),
+    re.MULTILINE,
+)
 
 
 @pytest.mark.parametrize("wanted", PUBLISHED.values(), ids=PUBLISHED)
@@ -33,3 +39,9 @@ def test_a_published_requirement_is_a_range_that_holds_the_tested_version(
 ) -> None:
     assert not [one for one in wanted.specifier if one.operator in ("==", "===", "~=")]
     assert TESTED[canonicalize_name(wanted.name)] in wanted.specifier
+
+
+def test_the_lock_has_the_tested_versions_and_a_hash_of_each_package() -> None:
+    locked = {canonicalize_name(name): version for name, version, hashes in LOCKED if hashes}
+    assert len(locked) == len(LOCKED)
+    assert TESTED.items() <= locked.items()

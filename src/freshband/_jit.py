@@ -14,6 +14,7 @@ import functools
 import gc
 import hashlib
 import inspect
+import linecache
 import re
 import shutil
 import time
@@ -32,6 +33,7 @@ from freshband._linking import ENTRY_OPTIONS, INNER_OPTIONS, UNALIASED_OPTIONS
 from freshband.errors import RuleError
 
 F = TypeVar("F", bound=Callable[..., Any])
+_Place = tuple[str, str]  # a file, and a line
 
 _OURS = __name__.partition(".")[0] + "."
 # Files that call users' code, and so are not where an error comes from.
@@ -39,7 +41,7 @@ _CALLERS = ("coordinator.py", "_loop.py", "_fleet_loop.py", "_rounds.py", "_plan
 _STALE = 3600.0  # seconds after which cache entries of older sources are removed
 
 
-_PLACE = re.compile(r'(?:File "|\bat )([^"\n]+\.py)(?:", line | \()(\d+)')
+_PLACE = re.compile(r'(?:File "|\b(?:at|from) )([^"\n]+\.py)(?:", line | \()(\d+)')
 
 
 class _Decorator(Protocol):
@@ -87,6 +89,7 @@ def verb(default: Callable[..., Any], *, inline: bool = True) -> Verb:
     Versions are inlined where they are called, unless ``inline`` is False.
     """
     table: dict[type, Callable[..., Any]] = {}
+    _versions[default.__name__] = table
     signature = inspect.signature(default)
 
     @functools.wraps(default)
@@ -113,7 +116,8 @@ def verb(default: Callable[..., Any], *, inline: bool = True) -> Verb:
     return cast(Verb, generic)
 
 
-_owners: dict[str, type] = {}
+_owners: dict[str, type] = {}  # state types by name
+_versions: dict[str, dict[type, Callable[..., Any]]] = {}  # of verbs, by name
 
 
 def _claim_name(state_type: type) -> None:
@@ -181,7 +185,7 @@ class explained:  # noqa: N801  # used as contextlib's are, but costs less in ev
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, errors.NumbaError | errors.UnsupportedBytecodeError):
             raise RuleError(
-                f"policy {self._policy!r} cannot be compiled: {_gist(str(error))}"
+                f"policy {self._policy!r} cannot be compiled: {_gist(error)}"
             ) from error
         if isinstance(error, IndexError):
             raise RuleError(
@@ -190,21 +194,62 @@ class explained:  # noqa: N801  # used as contextlib's are, but costs less in ev
             ) from error
 
 
-def _gist(message: str) -> str:
+def _gist(error: BaseException) -> str:
     """Return the compiler's complaint, which follows the last "(step: ...)", in one line."""
-    plain = re.sub(r"\x1b\[\d*m", "", message)
+    plain = re.sub(r"\x1b\[\d*m", "", str(error))
     complaint = plain.rpartition("(step: ")[2].partition("\n")[2] or plain
     what = next(filter(None, map(str.strip, complaint.splitlines())), "no reason given")
     if what.startswith("No implementation of"):
         call = re.search(r">>> (.+)", complaint)
         what = f"no way to compute {call[1]}" if call else what
-    what = what.removesuffix(". Raised from None")
+    what = re.sub(r"(\.* Raised from|, defined at) .*", "", what)  # the line follows
     what = re.sub(r"of type (\w+State)\(.*", r"of \1", what.replace("unaligned ", ""))
     near, all_named = (_PLACE.findall(text) for text in (complaint, plain))
     known = [place for place in near if Path(place[0]).name not in _CALLERS]
     own = [place for place in near + all_named[::-1] if not _is_library(Path(place[0]))]
-    where = [f" ({Path(file).name}, line {line})" for file, line in own + known]
+    found = own or _compiled_last(error) or _unusable_version(plain, all_named) or known
+    found = _lines_with(re.search(r"name '(\w+)' is not defined", what), found) + found
+    where = [f" ({Path(file).name}, line {line})" for file, line in found]
     return (what if len(what) <= 200 else what[:197] + "...") + "".join(where[:1])
+
+
+def _lines_with(name: re.Match[str] | None, places: list[_Place]) -> list[_Place]:
+    """Return where a name stands first in a user's file: numba says only who called its kernel."""
+    if name is None or not places or not Path(places[0][0]).is_file():
+        return []
+    lines = Path(places[0][0]).read_text(encoding="utf-8").splitlines()
+    word = re.compile(rf"\b{name[1]}\b")
+    found = [n for n, line in enumerate(lines, start=1) if word.search(line)]
+    return [(places[0][0], str(n)) for n in found[:1]]
+
+
+def _compiled_last(error: BaseException) -> list[_Place]:
+    """Return the line of a user's file that numba was reading when it raised an error."""
+    line, trace = 0, error.__traceback__
+    frames = []
+    while trace is not None:
+        frames.append(trace.tb_frame.f_locals)
+        trace = trace.tb_next
+    for names in reversed(frames):
+        instruction = names.get("inst") or names.get("current_inst")
+        line = line or getattr(instruction, "lineno", 0)
+        function = names.get("func_id")
+        if function is not None and not _is_library(Path(function.filename)):
+            return [(function.filename, str(line or function.firstlineno))]
+    return []
+
+
+def _unusable_version(message: str, places: list[_Place]) -> list[_Place]:
+    """Return where a user's version of a verb begins whose result the package cannot use."""
+    kinds = [_owners[name] for name in re.findall(r"\b(\w+)\(", message) if name in _owners]
+    for file, line in places:
+        source = linecache.getline(file, int(line))
+        called = [table for name, table in _versions.items() if f"{name}(" in source]
+        for version in (table[kind] for table in called for kind in kinds if kind in table):
+            code = version.__code__
+            if not _is_library(Path(code.co_filename)):
+                return [(code.co_filename, str(code.co_firstlineno))]
+    return []
 
 
 def _is_library(path: Path) -> bool:

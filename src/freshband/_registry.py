@@ -22,7 +22,8 @@ class Registry(Generic[_Thing]):
     """A mapping from public names to things of a ``kind``, filled by decorated definitions.
 
     ``needs`` are the attributes that every class must have, with their meanings; ``defaults`` are
-    given to classes that lack them, and then ``complete`` is called with the class.
+    given to classes that lack them, and then ``complete`` is called with the class. ``distant``
+    are things that modules above the package register, imported when their name is used.
     """
 
     def __init__(
@@ -32,12 +33,14 @@ class Registry(Generic[_Thing]):
         needs: Mapping[str, str] | None = None,
         defaults: Mapping[str, Any] | None = None,
         complete: Callable[[Any], None] | None = None,
+        distant: Mapping[str, str] | None = None,
     ) -> None:
         self.kind = kind
         self._needs = dict(needs or {})
         self._defaults = dict(defaults or {})
         self._complete = complete
         self._package = package
+        self._distant = dict(distant or {})
         self._things: dict[str, _Thing] = {}
         self._loaded = False
 
@@ -73,14 +76,17 @@ class Registry(Generic[_Thing]):
     def names(self) -> list[str]:
         """Return all names, sorted."""
         self._load()
-        return sorted(self._things)
+        return sorted({*self._things, *self._distant})
 
     def __getitem__(self, name: str) -> _Thing:
         self._load()
         try:
+            if name not in self._things and name in self._distant:
+                module, _, declared = self._distant[name].rpartition(".")
+                self._things[name] = getattr(importlib.import_module(module), declared)
             return self._things[name]
         except (KeyError, TypeError):
-            hint = nearest(str(name), self._things)
+            hint = nearest(str(name), self.names())
             raise UnknownNameError(f"unknown {self.kind} {shown(name)}; {hint}") from None
 
     def make(
@@ -102,7 +108,7 @@ class Registry(Generic[_Thing]):
 
     def __contains__(self, name: object) -> bool:
         self._load()
-        return name in self._things
+        return name in self._things or name in self._distant
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())

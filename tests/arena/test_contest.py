@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import xarray as xr
 
 from freshband import simulate
 from freshband.arena import (
+    FAMILIES,
     Family,
     compete,
     count_wins,
@@ -171,6 +173,7 @@ def test_whoever_learns_takes_part() -> None:
         ({"limit": 0}, "limit must be a number of seconds > 0, got 0"),
         ({"runs": 0}, "runs must be a whole number >= 1"),
         ({"families": []}, "at least one family"),
+        ({"families": [FAMILIES["short"], replace(FAMILIES["short"], clients=1)]}, "two families"),
     ],
 )
 def test_what_cannot_be_is_refused(given: dict[str, Any], message: str) -> None:

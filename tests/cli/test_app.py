@@ -72,7 +72,9 @@ def test_brackets_in_help_are_not_taken_for_markup(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
-@pytest.mark.parametrize("command", ["", *COMMANDS, "flower", "flower new", "flower up"])
+@pytest.mark.parametrize(
+    "command", ["", *COMMANDS, "flower", "flower new", "flower up", "flower node"]
+)
 def test_no_help_page_is_cut_off(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, command: str, width: int
 ) -> None:
@@ -93,7 +95,7 @@ def test_version(shell: Shell) -> None:
     ("arguments", "message"),
     [
         (["simulte"], "No such command 'simulte'. Did you mean 'simulate'?"),
-        (["flower", "ne"], "No such command 'ne'. Did you mean 'new'?"),
+        (["flower", "ne"], "No such command 'ne'. Did you mean 'new', 'node'?"),
         (["--versoin"], "No such option '--versoin'. Did you mean '--version'?"),
         (["simulate", "--rouns", "5"], "No such option '--rouns'. (Did you mean one of: "),
         (["simulate", "extra"], "Got unexpected extra argument"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -44,6 +45,36 @@ def test_a_recording_takes_part(shell: Shell, tmp_path: Path) -> None:
     assert row["regret"] is None  # nobody knows the means
     assert row["mean_age"]["se"] > 0  # each instance begins elsewhere
     assert "--set is for recordings" in shell.refuses("arena", "--set", "key=received")
+
+
+def test_a_file_repeats_and_resumes_every_kind_of_family(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "air.csv").write_text("a,b,c\n" + "1,0,1\n0,1,1\n" * 30)
+    names = ("stationary", "against-cucb", "jammer-reacting", "fig3-extreme")
+    kinds = [word for name in names for word in ("--family", name)]
+    who = ["--policies", "random,slow=cucb{mean_window=30}"]
+    ask = ["arena", *kinds, "--trace", "air.csv", *who, "--runs", 2, "--rounds", 60, "--quiet"]
+    made = shell.answer(*ask, "--out", "it")
+    assert list(made["families"]) == [*names, "trace-air"]
+    (tmp_path / "it").rename(tmp_path / "moved")
+    again = ["arena", "--like", "moved/arena.nc", "--quiet"]
+    assert shell.answer(*again, "--out", "moved") == made  # with its times: nothing ran again
+    assert ages(shell.answer(*again)) == ages(made)
+    assert ages(shell.answer(*again, "--seed", 1)) != ages(made)
+    assert "leave out --policies" in shell.refuses(*again, *who)
+
+
+def ages(found: dict[str, Any]) -> list[Any]:
+    rows = [each["policies"].values() for each in found["families"].values()]
+    return [row["mean_age"] for family in rows for row in family]
+
+
+def test_a_table_against_a_policy_is_repeated(shell: Shell) -> None:
+    ask = ["simulate", "--policies", "cucb,random", "--runs", 1, "--rounds", 50, "--clients", 3]
+    made = shell.answer(*ask, "--channels", "against-cucb", "--out", "it.nc")
+    assert made["channel_options"] == {"n_clients": 3, "policy": "cucb"}
+    assert made["policies"]["cucb"]["delivered"]["mean"] == 0
+    again = shell.answer("simulate", "--like", "it.nc")
+    assert again["policies"]["random"]["mean_age"] == made["policies"]["random"]["mean_age"]
 
 
 def test_what_is_wrong_is_one_line(shell: Shell) -> None:

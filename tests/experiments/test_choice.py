@@ -31,7 +31,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "reproduction"
 QUIET = Machine(device="cpu", progress=False)
 PLACE = ("digits", "extreme")
 SMALL = {PLACE: Search(8, (4,), (0.1,))}
-CHANGES = {"model": "mlp", "rounds": 30, "eval_every": 15}
+CHANGES = {"model": "mlp", "rounds": 10, "eval_every": 5}
 
 
 def test_what_is_left_open_is_chosen_by_trials_that_are_kept(tmp_path: Path) -> None:

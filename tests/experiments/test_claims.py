@@ -1,258 +1,44 @@
-"""Claims are judged as stated: made-up results of known values, and the arithmetic done again here.
+"""Claims are judged as stated: made-up results of known values, with the arithmetic done again.
 
-Nothing below uses the functions that experiments use: means, standard errors, slopes and rounds are
-computed from plain numbers.
+Neither these tests nor `claiming` use the functions that experiments use: means, standard errors,
+slopes and rounds are computed from plain numbers.
 """
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import xarray as xr
-from numpy.typing import NDArray
 
 from freshband.experiments.airs import _AIRS, Airs
-from freshband.experiments.base import Claim, Experiment, registry
-from freshband.experiments.fig2a import Fig2a
-from freshband.experiments.fig2b import Fig2b
-from freshband.experiments.fig2c import Fig2c
+from freshband.experiments.base import Claim, registry
 from freshband.experiments.fig3 import Fig3
 from freshband.experiments.fig4 import Fig4
 from freshband.experiments.parts import Parts
 from freshband.experiments.rules import Rules
-from freshband.experiments.training import Trained, accuracy_within, needed_rounds
-
-ROUNDS = 250
-LOOKS = range(5, ROUNDS + 1, 5)  # rounds in which the test set is looked at
-PLACE = ("cifar10", "extreme")
-THREE = {"cifar10": 3, "cifar100": 3}  # runs
-T = {1: 12.7062047, 2: 4.3026527, 3: 3.1824463}  # the 97.5 % points of Student's t, from a table
-
-Curve = Callable[[int, int], float]  # of a run and a round
-
-
-def mean(values: Sequence[float]) -> float:
-    return statistics.mean(map(float, values))
-
-
-def error(values: Sequence[float]) -> float:
-    return statistics.stdev(map(float, values)) / math.sqrt(len(values))
-
-
-def check(claim: Claim, values: Sequence[float], verdict: str, why: str = "") -> None:
-    """The claim is about these values, one per run."""
-    check_interval(claim, mean(values), error(values), len(values))
-    assert (claim.verdict, claim.why) == (verdict, why), claim.what
-
-
-def check_interval(claim: Claim, middle: float, spread: float, runs: int) -> None:
-    """The claim has this mean, and Student's interval of this standard error."""
-    half = T[runs - 1] * spread
-    assert claim.ours == pytest.approx(middle, rel=1e-4, abs=1e-4), claim.what
-    assert claim.high - claim.ours == pytest.approx(half, rel=1e-3, abs=1e-4), claim.what
-    assert claim.ours - claim.low == pytest.approx(half, rel=1e-3, abs=1e-4), claim.what
-
-
-def check_ratio(claim: Claim, above: Sequence[float], below: Sequence[float], scale: float) -> None:
-    """The claim is about a ratio of means, whose error is that of a linearised ratio."""
-    ratio = mean(above) / mean(below)
-    rest = [a - ratio * b for a, b in zip(above, below, strict=True)]
-    check_interval(claim, scale * ratio, scale * error(rest) / mean(below), len(rest))
-
-
-# -------------------------------------------------------------------------------- results made up
-
-
-def simulated(experiment: Experiment, measure: str, *values: dict[str, Sequence[float]]) -> Any:
-    """Pieces with a measure by policy, run by run."""
-    return {
-        piece.key: xr.Dataset(
-            {measure: (("policy", "run"), np.array([*by_policy.values()], dtype=float))},
-            coords={"policy": list(by_policy)},
-        )
-        for piece, by_policy in zip(experiment.pieces(), values, strict=True)
-    }
-
-
-def over_rounds(curve: Curve, runs: int, every: int = 1) -> NDArray[np.float32]:
-    """All runs of a curve, shape (1, runs, rounds), as files have it: NaN where nobody looked."""
-    rows = [
-        [curve(run, t) if t % every == 0 else math.nan for t in range(1, ROUNDS + 1)]
-        for run in range(runs)
-    ]
-    return np.array([rows], dtype=np.float32)
-
-
-def trained(experiment: Trained, **measures: dict[str, Curve]) -> dict[str, xr.Dataset]:
-    """Pieces with measures that are the same at all places, by role."""
-    found = {}
-    pieces = (piece for piece in experiment.pieces() if "policy" in piece.config)
-    for place in experiment.places:
-        for role in experiment.roles(place):
-            looked = {"accuracy": 5}
-            arrays = {
-                name: (
-                    ("policy", "run", "round"),
-                    over_rounds(by_role[role], experiment.runs[place[0]], looked.get(name, 1)),
-                )
-                for name, by_role in measures.items()
-            }
-            found[next(pieces).key] = xr.Dataset(arrays)
-    return found
-
-
-def line(end: float, by_run: Sequence[float] = (0.0, 0.01, 0.03)) -> Curve:
-    """A curve that grows evenly up to the last round; runs differ by a constant."""
-    return lambda run, t: end * t / ROUNDS + by_run[run]
-
-
-def steady(value: float, more: float = 0.0) -> Curve:
-    """A curve that stays where it is; runs differ by squares."""
-    return lambda run, t: value + more * run**2
-
-
-def up_to(ends: Sequence[float]) -> Curve:
-    """A curve that grows evenly from 0 to a value per run."""
-    return lambda run, t: ends[run] * t / ROUNDS
-
-
-def looks_of(curve: Curve, run: int) -> list[float]:
-    return [float(np.float32(curve(run, t))) for t in LOOKS]
-
-
-def rounds_needed(curve: Curve, base: Curve, run: int) -> float:
-    """Rounds until the mean of five looks reaches the base's last one, over the base's own."""
-
-    def first(values: list[float], level: float) -> int:
-        for place in range(5, len(values) + 1):
-            if mean(values[place - 5 : place]) >= level:
-                return LOOKS[place - 1]
-        return LOOKS[-1]
-
-    ours, own = looks_of(curve, run), looks_of(base, run)
-    level = mean(own[-5:])
-    return first(ours, level) / first(own, level)
-
-
-def late(curve: Curve, run: int, rounds: int) -> float:
-    """Mean accuracy over the last rounds, in percent."""
-    return 100 * mean([value for t, value in zip(LOOKS, looks_of(curve, run), strict=True)
-                       if t > ROUNDS - rounds])  # fmt: skip
-
-
-# -------------------------------------------------------------------------------------- simulated
-
-
-def test_fig2a() -> None:
-    experiment = Fig2a(runs=3, points=4)
-    piece, still = experiment.pieces()
-    policies: list[str] = piece.config["policies"]
-    assert still.config["policies"] == ["m-exp3:paper"]
-    assert still.config["channel_options"] == {"n_breakpoints": 0}
-    ends = {name: [100.0 * (9 - place) + 2 * run for run in range(3)]
-            for place, name in enumerate(policies)}  # fmt: skip
-    ends["m-exp3:paper+aa"] = [750.0, 800.0, 650.0]  # below M-Exp3 by less than its interval
-    curves = {name: [[0.2 * end, 0.5 * end, 0.7 * end, end] for end in rows]
-              for name, rows in ends.items()}  # fmt: skip
-    result = xr.Dataset(
-        {
-            "regret_rotate": (("policy", "run"), np.array([*ends.values()])),
-            "regret": (("policy", "run"), np.array([*ends.values()]) / 4),
-            "regret_rotate_curve": (("policy", "run", "round"), np.array([*curves.values()])),
-        },
-        coords={"policy": policies, "round": [5, 10, 15, 20]},
-    )
-    rest = [[0.0, 50.0, 70.0, 80.0], [0.0, 50.0, 71.0, 80.0], [0.0, 50.0, 70.5, 80.0]]
-    flat = xr.Dataset(
-        {"regret_rotate_curve": (("policy", "run", "round"), np.array([rest]))},
-        coords={"policy": ["m-exp3:paper"], "round": [5, 10, 15, 20]},
-    )
-    found = experiment.claims({piece.key: result, still.key: flat})
-    pairs = [
-        ("m-exp3:paper", "random", "reproduced"),
-        ("glr-cucb:paper", "m-exp3:paper", "reproduced"),
-        ("glr-cucb:paper+aa", "glr-cucb:paper", "reproduced"),
-        ("m-exp3:paper+aa", "m-exp3:paper", "not reproduced"),
-    ]
-    for claim, (better, worse, verdict) in zip(found[:4], pairs, strict=True):
-        assert (claim.what, claim.paper) == (f"{better} below {worse}", "below")
-        gains = [w - b for w, b in zip(ends[worse], ends[better], strict=True)]
-        assert claim.ours == pytest.approx(mean(gains))
-        assert claim.verdict == verdict
-    # 0.2 of the end is gained in the third quarter and 0.3 in the fourth.
-    third, fourth = (mean([share * end for end in ends["m-exp3:paper"]]) for share in (0.2, 0.3))
-    lost = [-0.1 * each for each in ends["m-exp3:paper"]]
-    check(found[4], lost, "not reproduced", f"{third:,.0f} against {fourth:,.0f}")
-    check(found[5], [10.0, 12.0, 11.0], "reproduced", "20 against 10")
-    assert {claim.paper for claim in found[4:6]} == {"positive"}
-    for claim, (ours, printed) in zip(
-        found[6:],
-        [("glr-cucb", "glr-cucb:paper"), ("glr-cucb:fresh", "glr-cucb:paper+aa"),
-         ("bayes", "glr-cucb:paper+aa"), ("bayes", "glr-cucb:fresh")],
-        strict=True,
-    ):  # fmt: skip
-        assert claim.what == f"ours, {ours}, below {printed} against the mean + age oracle"
-        assert claim.ours == pytest.approx((mean(ends[printed]) - mean(ends[ours])) / 4)
-        ratio = mean(ends[printed]) / mean(ends[ours])
-        assert (claim.verdict, claim.why) == ("holds", f"{ratio:.1f} times less")
-
-
-def test_fig2b() -> None:
-    """Regret is 100 + 10 per breakpoint and run; knowing their number costs 5, or gains 8."""
-    experiment = Fig2b(runs=3, counts=(0, 2, 4))
-    slopes = (10.0, 11.0, 12.0)
-    unknown = {count: [100 + slope * count for slope in slopes] for count in (0, 2, 4)}
-    explored = {count: [105 + slope * count + run for run, slope in enumerate(slopes)]
-                for count in (0, 2, 4)}  # fmt: skip
-    detected = {count: [92 + slope * count - run for run, slope in enumerate(slopes)]
-                for count in (0, 2, 4)}  # fmt: skip
-    told = ("glr-cucb:paper", "glr-cucb:fresh")
-    all_three = (*told, "bayes")
-    values = []
-    for count in (0, 2, 4):
-        values.append({name: unknown[count] for name in all_three})
-        values.append({name: explored[count] for name in told})
-        values.append({name: detected[count] for name in told})
-    by_key = {piece.key: piece.config["policy_options"] for piece in experiment.pieces()}
-    assert by_key["breakpoints-full-02-unknown"] == {}
-    explores = {"alpha": "besson", "n_segments": 3}
-    assert by_key["breakpoints-full-02-exploration"] == dict.fromkeys(told, explores)
-    detects = {"delta": pytest.approx(1 / math.sqrt(3 * 20_000))}
-    assert by_key["breakpoints-full-02-detector"] == dict.fromkeys(told, detects)
-    found = experiment.claims(simulated(experiment, "regret_rotate", *values))
-    grows, helps = [found[0], found[3], found[6]], [found[1:3], found[4:6]]
-    for claim, policy in zip(grows, all_three, strict=True):
-        assert claim.what == f"{policy}: regret grows with each breakpoint"
-        check(claim, slopes, "reproduced", "100 at 0, 144 at 4")
-    why = "mean over all numbers of breakpoints"
-    for (exploration, detector), policy in zip(helps, told, strict=True):
-        what = f"{policy}: knowing the number of breakpoints helps the"
-        assert (exploration.what, detector.what) == (f"{what} exploration", f"{what} detector")
-        check(exploration, [-5, -6, -7], "not reproduced", why)
-        check(detector, [8, 9, 10], "reproduced", why)
-
-
-def test_fig2c() -> None:
-    """Regret is a line in the logarithm of the number of sets: 3 of 3 channels, 28 of 8."""
-    experiment = Fig2c(runs=3, channels=(3, 5, 8))
-    slopes = (10.0, 14.0, 30.0)
-    regret = [[50 + slope * math.log(sets) for slope in slopes] for sets in (3, 10, 28)]
-    values = [{"m-exp3:paper": row, "m-exp3": [-value for value in row]} for row in regret]
-    printed, ours = experiment.claims(simulated(experiment, "regret_rotate", *values))
-    low, high = mean(regret[0]), mean(regret[2])
-    told = f"{low:,.0f} at N = 3, {high:,.0f} at N = 8"
-    check(printed, slopes, "not reproduced", told)  # t = 2.9 with three runs: p is 0.1
-    why = f"{-low:,.0f} at N = 3, {-high:,.0f} at N = 8"
-    check(ours, [-slope for slope in slopes], "not reproduced", why)
-    assert {printed.unit, ours.unit} == {"regret per factor e"}
-
-
-# ---------------------------------------------------------------------------------------- trained
+from freshband.experiments.training import accuracy_within, needed_rounds
+from tests.experiments.claiming import (
+    LOOKS,
+    PLACE,
+    ROUNDS,
+    THREE,
+    Curve,
+    check,
+    check_ratio,
+    late,
+    line,
+    looks_of,
+    mean,
+    rounds_needed,
+    simulated,
+    steady,
+    trained,
+    up_to,
+)
 
 
 def test_rounds_that_are_needed() -> None:
@@ -517,5 +303,6 @@ def test_rules() -> None:
 
 
 def test_claims_of_every_experiment_are_checked_by_value() -> None:
-    checked = {name.split("_")[1] for name in globals() if name.startswith("test_")}
-    assert set(registry) <= checked
+    here = Path(__file__).parent
+    text = "".join(path.read_text(encoding="utf-8") for path in here.glob("test_claims*.py"))
+    assert set(registry) <= set(re.findall(r"^def test_(\w+)\(", text, re.MULTILINE))

@@ -7,6 +7,7 @@ import html
 import json
 import math
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -82,13 +83,26 @@ def play(experiment: Experiment, folder: Path) -> list[tuple[str, bool]]:
 # ------------------------------------------------------------------------- one piece after another
 
 
-def test_what_is_there_is_not_computed_again(tmp_path: Path) -> None:
-    first = play(SMALL, tmp_path)
-    assert first == [("channel-sets-quick-3", False), ("channel-sets-quick-8", False)]
-    kept = (tmp_path / "channel-sets-quick-3.nc").read_bytes()
-    (tmp_path / "channel-sets-quick-8.nc").unlink()
-    assert play(SMALL, tmp_path) == [(first[0][0], True), (first[1][0], False)]
-    assert (tmp_path / "channel-sets-quick-3.nc").read_bytes() == kept
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small experiment that was played."""
+    folder = tmp_path_factory.mktemp("small")
+    assert play(SMALL, folder) == [("channel-sets-quick-3", False), ("channel-sets-quick-8", False)]
+    return folder
+
+
+@pytest.fixture
+def played(small: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(small, tmp_path / "played"))
+
+
+def test_what_is_there_is_not_computed_again(played: Path) -> None:
+    kept = (played / "channel-sets-quick-3.nc").read_bytes()
+    (played / "channel-sets-quick-8.nc").unlink()
+    again = [("channel-sets-quick-3", True), ("channel-sets-quick-8", False)]
+    assert play(SMALL, played) == again
+    assert (played / "channel-sets-quick-3.nc").read_bytes() == kept
 
 
 def test_interrupted_experiments_go_on(tmp_path: Path) -> None:
@@ -101,18 +115,16 @@ def test_interrupted_experiments_go_on(tmp_path: Path) -> None:
     assert [known for _, known in play(SMALL, tmp_path)] == [True, False]
 
 
-def test_a_damaged_piece_is_made_again(tmp_path: Path) -> None:
-    (first, _), _ = play(SMALL, tmp_path)
-    path = tmp_path / f"{first}.nc"
+def test_a_damaged_piece_is_made_again(played: Path) -> None:
+    path = played / "channel-sets-quick-3.nc"
     path.write_bytes(path.read_bytes()[:-10])
-    assert [known for _, known in play(SMALL, tmp_path)] == [False, True]
-    assert load_pieces(SMALL, tmp_path)[first].sizes["run"] > 0
+    assert [known for _, known in play(SMALL, played)] == [False, True]
+    assert load_pieces(SMALL, played)["channel-sets-quick-3"].sizes["run"] > 0
 
 
-def test_a_file_of_other_settings_is_not_mistaken(tmp_path: Path) -> None:
-    play(SMALL, tmp_path)
+def test_a_file_of_other_settings_is_not_mistaken(played: Path) -> None:
     with pytest.raises(FileError, match="made with other settings"):
-        play(dataclasses.replace(SMALL, runs=3), tmp_path)
+        play(dataclasses.replace(SMALL, runs=3), played)
     assert _same_settings({"means": [1, 2]}, {"means": (1, 2)})  # as JSON has them
     assert not _same_settings(None, {})
 

@@ -106,7 +106,8 @@ def worst_error(name: str, side: int, path: str) -> float:
 
 
 if __name__ == "__main__":
-    side, path, *names = sys.argv[1:]
-    for name in names:
-        sys.stdout.write(f"{name} {worst_error(name, int(side), path):.2e}\n")
-        sys.stdout.flush()
+    side, *names = sys.argv[1:]
+    for path in ("threads", "stacked"):
+        for name in names:
+            sys.stdout.write(f"{path} {name} {worst_error(name, int(side), path):.2e}\n")
+            sys.stdout.flush()

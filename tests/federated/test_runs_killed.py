@@ -109,16 +109,16 @@ for record in run:
 
 @pytest.mark.slow
 def test_killed_from_outside_in_processes_that_share_nothing(tmp_path: Path) -> None:
-    settings = Training(**{**PRIORITY, "rounds": 200})
+    settings = Training(**{**PRIORITY, "rounds": 100})
     text = settings.model_dump_json()
-    for seed, wait_for in ((1, 5), (2, 40), (3, 200)):
+    for seed, wait_for in ((1, 5), (2, 0)):
         command = [sys.executable, "-c", PROGRAM, str(tmp_path / "killed"), text]
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONHASHSEED": str(seed)}
         ) as process:
             assert process.stdout is not None
             for line in process.stdout:
-                if int(line) == wait_for and wait_for < 200:
+                if int(line) == wait_for:
                     process.send_signal(signal.SIGKILL)
         text = ""
     assert process.returncode == 0

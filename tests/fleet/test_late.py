@@ -105,7 +105,7 @@ def test_what_cannot_be_observed(unchanged: Callable[[Coordinator], None]) -> No
     for when in (0, -1, 1.5, "1", True):
         with refused(ParameterError, "round must be a whole number >= 1"):
             coordinator.observe([True, True], round=when)  # type: ignore[arg-type]
-    for clients in ([0, 0], [[0, 1]], ["a", "b"], [0.0, 1.0], 3):
+    for clients in ([0, 0], [[0, 1]], [[0], [0, 1]], ["a", "b"], [0.0, 1.0], 3):
         with refused(ParameterError, "clients must be different numbers, got"):
             coordinator.observe([True, True], clients=clients)  # type: ignore[arg-type]
     for clients in ([0, 2], [-1, 0]):
@@ -113,7 +113,7 @@ def test_what_cannot_be_observed(unchanged: Callable[[Coordinator], None]) -> No
             coordinator.observe([True, True], clients=clients)
     with refused(ParameterError, "delivered must have one entry per client, 1, got 2"):
         coordinator.observe([True, True], clients=[0])
-    for teaches in ([True], [1, 2], "yes", [[True, False]]):
+    for teaches in ([True], [1, 2], "yes", [[True, False]], [[True], []]):
         with refused(ParameterError, "teaches must hold True or False per outcome, 2 in all"):
             coordinator.observe([True, True], teaches=teaches)
 
@@ -121,7 +121,7 @@ def test_what_cannot_be_observed(unchanged: Callable[[Coordinator], None]) -> No
 def test_masks_that_fit_nothing(unchanged: Callable[[Coordinator], None]) -> None:
     coordinator, _ = planned(1)
     unchanged(coordinator)
-    for mask in ([True], [1, 2], [0.0, 1.0], "no", [[True, True]], [None, True]):
+    for mask in ([True], [1, 2], [0.0, 1.0], "no", [[True, True]], [[0], [0, 1]], [None, True]):
         with refused(ParameterError, "present must hold True or False per client, 2 in all"):
             coordinator.plan(present=mask)
         with refused(ParameterError, "available must hold True or False per channel, 4 in all"):

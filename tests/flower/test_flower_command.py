@@ -194,6 +194,21 @@ def test_up_says_where_it_cannot_write(tmp_path):
     assert taken.read_text() == "mine"
 
 
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"--client": 3}, "--client must be below --clients 3, got 3"),
+        ({"--client": -1}, "client must be a whole number >= 0, got -1"),
+        ({"--key": "nowhere"}, "cannot read nowhere: there is no such file"),
+    ],
+)
+def test_node_wants_a_number_and_files(changed, message, tmp_path):
+    _, public = make_node_key(tmp_path, "client-2")
+    given = {"--client": 2, "--clients": 3, "--authority": public, "--key": public} | changed
+    done = run("node", "127.0.0.1:1", *(part for pair in given.items() for part in pair))
+    assert str(done.exception) == message
+
+
 def test_without_a_command_there_is_help():
     done = run()
     assert done.exit_code == 0

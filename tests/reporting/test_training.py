@@ -135,6 +135,15 @@ def test_bands_are_intervals(comparison: xr.Dataset) -> None:
     assert band.get_paths()[0].vertices[:, 1].max() == pytest.approx(highest)
 
 
+def test_bands_of_shares_end_at_0_and_100_percent(comparison: xr.Dataset) -> None:
+    far = comparison.accuracy + 0.3 * (2 * comparison.run - 1)  # the runs differ by 60 %
+    axes = draw_comparison(comparison.assign(accuracy=far)).axes[3]
+    bands = [each for each in axes.collections if isinstance(each, PolyCollection)]
+    for band in bands:
+        ends = band.get_paths()[0].vertices[:, 1]
+        assert (ends.min(), ends.max()) == (0, 1)
+
+
 def test_without_means_the_fixed_set_is_the_yardstick(comparison: xr.Dataset) -> None:
     swapped = comparison.assign(regret=comparison.regret_fixed, regret_fixed=comparison.regret)
     regret = draw_comparison(swapped).axes[0]

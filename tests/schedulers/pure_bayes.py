@@ -18,5 +18,5 @@ def start_pure(n_clients: int, n_channels: int, **options: Any) -> Any:
         trust /= trust.sum()
     for segments in (state.alone, state.together):
         segments.rate[:], segments.square[:] = 1 / 2, 1 / 3
-    state.first[:], state.second[:] = 1 / 2, 1 / 3
+    state.first[:], state.second[:], state.spread[:] = 1 / 2, 1 / 3, (1 / 12) ** 0.5
     return state

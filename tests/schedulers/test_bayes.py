@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from freshband._jit import entry_point
@@ -151,6 +151,7 @@ def test_any_number_of_outcomes_is_bayes_rule(heard: int, rounds: int) -> None:
     st.integers(2, 6),
     st.lists(st.tuples(st.integers(0, 2100), st.integers(0, 2100), st.booleans()), max_size=6),
 )
+@example(slots=2, rounds=[(35, 0, False), (39, 506, False), (506, 0, True)])  # all vanish
 @settings(max_examples=15, deadline=None)
 def test_extreme_rounds_leave_probabilities(slots: int, rounds: list[Any]) -> None:
     state = start(2100, slots=slots)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from freshband import Coordinator
 from freshband._jit import entry_point
 from freshband._lending import lend
 from freshband.schedulers import _bayes_links
@@ -25,7 +26,8 @@ def start(n_clients: int, n_channels: int, **options: Any) -> Any:
 
 def hear(state: Any, t: int, assignment: Any, outcome: Any) -> None:
     channels, heard = np.array(assignment, np.int64), np.array(outcome, np.int8)
-    assert update(state, t, channels, heard, np.zeros(len(heard), np.int8)) == -1
+    alarm = update(state, t, channels, heard, np.zeros(len(heard), np.int8))
+    assert alarm == -1 or alarm in channels
 
 
 @entry_point
@@ -190,7 +192,7 @@ def test_late_outcomes_are_as_good_as_those_in_time() -> None:
         hear(later, t, assignment, [-1] * 3)
         kept += [(t, i, int(assignment[i]), int(outcome[i])) for i in range(3)]
     for when, client, channel, x in kept:
-        assert update_late(later, 40, when, client, channel, x) == -1
+        assert update_late(later, 40, when, client, channel, x) in (-1, channel)
     old = [int(state.since.argmin()) for state in (at_once, later)]
     assert (at_once.wins[old[0]] == later.wins[old[1]]).all()
     assert (at_once.tries[old[0]] == later.tries[old[1]]).all()
@@ -229,3 +231,31 @@ def test_young_clients_explore_and_optimism_scales_it() -> None:
     cold = start(3, 4, optimism=0.0)
     hear(cold, 1, [0, 1, 2], [1, 0, 1])
     assert (scores_of(cold, [1.0, 5.0, 2.0]) == cold.mean).all()
+
+
+def test_a_change_of_links_is_reported_and_explained() -> None:
+    rates = np.array([[0.9, 0.2, 0.5], [0.1, 0.8, 0.4]])
+    rng = np.random.default_rng(3)
+    coordinator = Coordinator("bayes", 2, 3, links="differ", seed=1)
+    alarms = []
+    for t in range(1, 601):
+        now = rates if t <= 400 else np.roll(rates, 1, axis=1)
+        plan = coordinator.plan()
+        if coordinator.observe(rng.random(2) < now[[0, 1], plan]) is not None:
+            alarms.append(t)
+        if t == 400:
+            before = coordinator.beliefs
+    (alarm,) = alarms
+    assert 400 < alarm < 460
+    assert before is not None
+    assert sum(before.models.values()) == pytest.approx(1.0)
+    assert before.models["all links differ"] > 0.5
+    assert before.changed.max() < 0.5
+    assert before.segment_age.min() > 200
+    after = coordinator.beliefs
+    assert after is not None
+    assert after.segment_age.max() < 300
+    np.testing.assert_allclose(after.rate.mean(axis=0), coordinator.channel_means, atol=2e-3)
+    assert after.rate[0, 1] == pytest.approx(0.9, abs=0.1)
+    assert (after.spread > 0).all()
+    assert after.spread[0, 1] < after.spread[0, 2]  # a link in use is known better

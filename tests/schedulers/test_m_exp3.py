@@ -13,20 +13,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from freshband._lending import Caller
 from freshband._policy import parse_policy
-from freshband._rounds import open_desk
-from freshband.channels.adversary import start_reacting
 from freshband.errors import ParameterError
 from freshband.schedulers import m_exp3
 from freshband.schedulers.base import select
 from freshband.schedulers.m_exp3 import MExp3
-from freshband.simulation._loop import open_tally, run_block
 from freshband.states import _arrays, reserve
 from tests.channels.margins import assert_share
-from tests.playing import AIR
 from tests.reference.m_exp3 import DenseMExp3
-from tests.schedulers.stepping import Game
+from tests.schedulers.stepping import Game, LongRun
 
 FIVE_SIGMA = 2.87e-7  # upper tail of a normal law
 
@@ -218,13 +213,6 @@ def played_in_blocks(block: int) -> tuple[list[list[int]], list[float]]:
     return plans, chances
 
 
-def test_growing_changes_no_draw() -> None:
-    plans, chances = played_in_blocks(400)
-    other_plans, other_chances = played_in_blocks(16)
-    assert plans == other_plans
-    assert chances == pytest.approx(other_chances, rel=1e-12)
-
-
 def test_growing_changes_no_bit() -> None:
     assert played_in_blocks(400) == played_in_blocks(16)
 
@@ -345,33 +333,6 @@ def test_parameters_out_of_range_are_refused(name: str, value: Any) -> None:
 
 
 # -------------------------------------------------------------------------- T9: a million rounds
-
-
-class LongRun:
-    """A policy in the compiled loop over stationary stretches."""
-
-    def __init__(self, policy: str, rounds: int, seed: int, **options: Any) -> None:
-        self.rng = np.random.default_rng(seed)
-        self.air = np.random.default_rng(seed + 1)
-        self.state, self.matching = parse_policy(policy, options).start(2, 5, self.rng, rounds)
-        self.desk = open_desk(2, 5)
-        self.t = 0
-
-    def play(self, means: Any, rounds: int) -> NDArray[np.int64]:
-        """Play on; return what was assigned in this stretch."""
-        assigned = []
-        for _ in range(rounds // 50_000):
-            states = (self.air.random((50_000, 5), dtype=np.float32) < means).astype(np.uint8)
-            tally = open_tally(2, np.array([10**9]), 0)
-            tally = tally._replace(assignment_log=np.zeros((self.t + 50_000, 2), np.int64))
-            tally = tally._replace(outcome_log=np.zeros((self.t + 50_000, 2), np.int8))
-            self.state = reserve(self.state, 50_000)
-            shown = np.broadcast_to(np.asarray(means), (50_000, 5)).copy()
-            parts = self.state, self.matching, self.desk, tally, start_reacting(AIR), self.rng
-            Caller(run_block)((*parts, states, shown), self.t)
-            assigned.append(tally.assignment_log[self.t :])
-            self.t += 50_000
-        return np.concatenate(assigned)
 
 
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="millions of rounds need the compiler")

@@ -59,7 +59,7 @@ def test_tsallis_marginals_are_the_minimum(
     state = start(TsallisInf(), size, n)
     state.scheme.loss[:] = losses
     found = marginals_of(state, t, [1] * n, size)
-    assert found.tolist() == pytest.approx(tsallis(losses, size, 1 / math.sqrt(t)), abs=1e-7)
+    assert found.tolist() == pytest.approx(tsallis(losses, size, 2 / math.sqrt(t)), abs=1e-7)
 
 
 @pytest.mark.parametrize("kind", [Exp3M(), TsallisInf()])

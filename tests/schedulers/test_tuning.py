@@ -67,7 +67,7 @@ def test_detectors() -> None:
     limit = math.sqrt(150 * math.log(2 * N * T**2) / 2)
     assert state.detector.limit[0] == pytest.approx(limit)
     share = math.sqrt(4 * N * (2 * limit + 3 * math.sqrt(150)) / (2 * T))
-    assert state.alpha[0] == pytest.approx(share)
+    assert state.alpha[0] == pytest.approx(N / math.ceil(N / share))  # one in so many rounds
     state = start(CusumUcb(threshold="published", alpha="published", n_segments=5))
     assert state.detector.rule[0]["threshold"] == pytest.approx(math.log(T / 4))
     assert state.alpha[0] == pytest.approx(math.sqrt(4 * math.log(T / 4) / T))

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
+from freshband.channels import open_air
 from freshband.simulation import simulate
 from tests.theory.margins import needs_compiler
 
 pytestmark = needs_compiler
 
 ROUNDS = 5000
-RUNS = {"besson-1": 1000, "besson-2": 1000, "besson-4": 200}  # standard errors about 1 %
+RUNS = {"besson-1": 500, "besson-2": 500, "besson-4": 200}  # standard errors about 1.4 %
 #            published (1000 runs), and a prototype's (300 runs)
 REGRET = {
     "besson-1": {"kl-ucb": (270, 275), "thompson": (493, 504), "m-exp3+rotate": (352, 332)},
@@ -38,7 +40,7 @@ def test_kl_ucb_and_thompson(problem: str) -> None:
     found = lost_deliveries(problem, ["kl-ucb", "thompson"], RUNS[problem])
     for policy in ("kl-ucb", "thompson"):
         for regret in REGRET[problem][policy]:
-            assert float(found.sel(policy=policy)) == pytest.approx(regret, rel=0.05)
+            assert float(found.sel(policy=policy)) == pytest.approx(regret, rel=0.07)
 
 
 def exp3_s_gamma(n_channels: int, segments: int) -> float:
@@ -68,13 +70,15 @@ def settings_of(problem_changes: int = 4) -> dict[str, dict[str, Any]]:
             "index": "kl-ucb", "warm_up": 150, "drift": 0.1, "threshold": rate,
             "alpha": math.sqrt(problem_changes * rate / ROUNDS),
         },
+        # as published: the program was not told how many changes there are, and took 1
+        "m-ucb:published": {"index": "kl-ucb", "window": 150, "n_segments": 2},
         "glr-klucb:published": {"n_segments": problem_changes + 1},
     }  # fmt: skip
 
 
-# The rows Exp3.S, SW-klUCB and CUSUM-klUCB; GLR-klUCB with local restarts has 43 and 73 here, less
-# than published. DTS (209, 249) and M-klUCB (290, 534) are not reproduced: 422, 437 and 580, 820.
-FIELD = {"besson-1": (352, 177, 148, 74), "besson-2": (310, 182, 152, 113)}
+# The rows Exp3.S, SW-klUCB, CUSUM-klUCB and M-klUCB; GLR-klUCB with local restarts has 43 and 73
+# here, less than published. With the four changes that there are, M-klUCB has 518 and 776.
+FIELD = {"besson-1": (352, 177, 148, 290, 74), "besson-2": (310, 182, 152, 534, 113)}
 
 
 @pytest.mark.parametrize("problem", FIELD)
@@ -85,3 +89,41 @@ def test_rows_of_the_field(problem: str) -> None:
     for policy, regret in equal:
         assert float(found.sel(policy=policy)) == pytest.approx(regret, rel=0.1), policy
     assert float(found.sel(policy=most[0])) < most[1]
+
+
+# DTS as published, and as Raj and Kalyani define it
+DISCOUNTED = {"besson-1": (209, 422), "besson-2": (249, 437)}
+
+
+def discounted_thompson(problem: str, runs: int, *, as_published: bool) -> float:
+    """Regret of Thompson sampling with γ = 0.95, as defined or as the published program has it.
+
+    The program multiplies the counts of the channel just played by γ once for each channel, and
+    those of the others never.
+    """
+    rng, discount, rows = np.random.default_rng(0), 0.95, np.arange(runs)
+    means = open_air(problem, ROUNDS, seed=0).block(ROUNDS).means
+    counts = np.zeros((2, runs, 3))  # successes and failures
+    regret = np.zeros(runs)
+    for now in means:
+        played = rng.beta(*(1 + counts)).argmax(axis=1)
+        won = rng.random(runs) < now[played]
+        regret += now.max() - now[played]
+        if not as_published:
+            counts *= discount
+        counts[:, rows, played] *= discount if as_published else 1
+        counts[0, rows, played] += won
+        counts[1, rows, played] += ~won
+        counts[:, rows, played] *= discount**2 if as_published else 1
+    return float(regret.mean())
+
+
+@pytest.mark.parametrize("problem", DISCOUNTED)
+def test_why_discounted_thompson_is_not_as_published(problem: str) -> None:
+    published, defined = DISCOUNTED[problem]
+    found = discounted_thompson(problem, 100, as_published=True)
+    assert found == pytest.approx(published, rel=0.05)
+    options = {"d-thompson": {"discount": 0.95}}
+    ours = lost_deliveries(problem, ["d-thompson"], 100, policy_options=options)
+    for regret in (defined, discounted_thompson(problem, 100, as_published=False)):
+        assert float(ours.sel(policy="d-thompson")) == pytest.approx(regret, rel=0.05)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import xarray as xr
-from numpy.typing import NDArray
 
 import freshband
 from freshband import simulate, summarise
@@ -18,12 +16,13 @@ from freshband._policy import parse_policy
 from freshband._rounds import open_desk
 from freshband._seeding import Role, generator
 from freshband.aoi import ages_of, growth_exponent, match_alarms
-from freshband.channels import Piecewise, Stationary, Table, open_air
+from freshband.channels import Piecewise, Stationary, open_air
 from freshband.channels.adversary import start_reacting
 from freshband.errors import ParameterError
 from freshband.simulation import monte_carlo
 from freshband.simulation._loop import open_tally, run_block
 from freshband.states import reserve
+from tests.simulation.comparing import assert_same
 from tests.simulation.refusing import refused
 
 AIR = Piecewise(means=[[0.95, 0.8, 0.1, 0.05], [0.05, 0.1, 0.8, 0.95]])
@@ -54,12 +53,6 @@ def result() -> xr.Dataset:
     return simulate(AIR, POLICIES, clients=2, rounds=600, runs=4, seed=5, points=7)
 
 
-@pytest.fixture(scope="module")
-def states() -> NDArray[np.uint8]:
-    """A recording: 500 rounds of four channels, of which nobody knows the means."""
-    return (np.random.default_rng(0).random((500, 4)) < [0.9, 0.7, 0.5, 0.2]).astype(np.uint8)
-
-
 def logged(policy: str, run: int, *, rounds: int = 600, air: Any = AIR) -> tuple[Any, Any]:
     """Play one run again round by round: what was delivered, and the alarms."""
     seed = 5
@@ -71,18 +64,6 @@ def logged(policy: str, run: int, *, rounds: int = 600, air: Any = AIR) -> tuple
     parts = scheduler, matching, open_desk(2, 4), tally, start_reacting(AIR), rng
     Caller(run_block)((*parts, *air), 0)
     return tally.outcome_log, tally.alarm[: tally.mark[0]["alarms"]]
-
-
-def values(dataset: xr.Dataset) -> dict[str, NDArray[Any]]:
-    """Everything but how long it took."""
-    return {str(name): array.values for name, array in dataset.items() if name != "seconds"}
-
-
-def assert_same(one: xr.Dataset, other: xr.Dataset) -> None:
-    a, b = values(one), values(other)
-    assert set(a) == set(b)
-    for name in a:
-        np.testing.assert_array_equal(a[name], b[name], err_msg=name, strict=True)
 
 
 # ---------------------------------------------------------------------------- what a result holds
@@ -212,62 +193,6 @@ def test_several_alarms_against_several_changes() -> None:
         assert row.alarms == len(alarms)
         assert (row.detected, row.missed, row.false_alarms) == expected[:3]
         assert row.delay == expected.delay
-
-
-# ------------------------------------------------------------------------------- without means
-
-
-def test_recorded_states_have_a_regret_against_the_best_fixed_set(
-    states: NDArray[np.uint8],
-) -> None:
-    policies = ["random", "cucb", "oracle:fixed", "oracle:csi"]
-    result = simulate(Table(states=states), policies, rounds=500, runs=2)
-    for name in ("regret", "regret_rotate", "detected", "missed", "false_alarms", "delay"):
-        assert result[name].isnull().all()
-    ages = result.age_curve
-    np.testing.assert_array_equal(
-        result.regret_fixed_curve, ages - ages.sel(policy="oracle:fixed", drop=True)
-    )
-    assert (result.regret_fixed.sel(policy="random") > 0).all()
-    assert (result.regret_fixed.sel(policy="oracle:csi") < 0).all()
-    rows = summarise(result)["policies"]
-    for row in rows.values():
-        assert row["regret"] is None
-        assert row["regret_rotate"] is None
-        assert set(row["regret_fixed"]) == {"mean", "se"}
-    assert rows["oracle:fixed"]["regret_fixed"] == {"mean": 0, "se": 0}
-
-
-def test_the_best_fixed_set_goes_by_realised_counts(states: NDArray[np.uint8]) -> None:
-    best = np.argsort(-states.sum(axis=0))[:2]
-    only = np.zeros_like(states)
-    only[:, best] = states[:, best]
-    kept, everything = (
-        simulate(Table(states=each), "oracle:fixed", rounds=500, runs=1) for each in (only, states)
-    )
-    np.testing.assert_array_equal(kept.age_curve, everything.age_curve)
-
-
-def test_traces_of_states_come_the_same_way(states: NDArray[np.uint8], tmp_path: Path) -> None:
-    np.savez(tmp_path / "air.npz", received=states, other=states[:5])
-    result = simulate(
-        "trace",
-        "random,glr-cucb",
-        rounds=500,
-        runs=2,
-        channel_options={"path": tmp_path / "air.npz", "key": "received"},
-    )
-    assert_same(result, simulate(Table(states=states), "random,glr-cucb", rounds=500, runs=2))
-    config = json.loads(result.attrs["config"])
-    assert config["channel_options"] == {"path": str(tmp_path / "air.npz"), "key": "received"}
-    assert_same(simulate(**config), result)
-
-
-def test_an_oracle_of_means_needs_means(states: NDArray[np.uint8]) -> None:
-    for policy in ("oracle", "oracle:mean", "oracle+aa", "oracle:mean+rotate"):
-        with refused(ParameterError, f"policy '{policy}' needs channel means".replace("+", r"\+")):
-            simulate(Table(states=states), ["random", policy], rounds=10)
-    simulate(Table(states=states), ["oracle:csi", "oracle:fixed"], rounds=10, runs=1)
 
 
 # ------------------------------------------------------------------------------------ determinism

@@ -177,7 +177,7 @@ def test_policies_on_the_hard_air() -> None:
     """The good set is random in every run, so the mean is over all sets, as in the proof."""
     rounds = 100
     result = simulate(
-        "hard-stationary", ["random", "cucb", "thompson"], clients=2, rounds=rounds, runs=5000,
+        "hard-stationary", ["random", "cucb", "thompson"], clients=2, rounds=rounds, runs=2000,
         seed=11, points=1, threads=1, progress=False,
     )  # fmt: skip
     bound = float(adversarial_lower_bound(2, 5, rounds).value)

@@ -14,6 +14,7 @@ from freshband.arena.result import (
     count_wins,
     load_arena,
     rank_policies,
+    read_request,
     save_arena,
     summarise_arena,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "load_arena",
     "pick_families",
     "rank_policies",
+    "read_request",
     "save_arena",
     "summarise_arena",
     "trace_family",

@@ -12,7 +12,7 @@ from pydantic import field_validator
 
 from freshband._policy import parse_policy
 from freshband.channels._fields import Count, RatedBand
-from freshband.channels.base import Block, _Floats, _Rng
+from freshband.channels.base import Block, _Floats, _Rng, register
 from freshband.contract import log_assignments
 from freshband.errors import ParameterError
 
@@ -20,6 +20,7 @@ __all__ = ["Against", "is_deterministic"]
 
 
 @final
+@register("against")
 class Against(RatedBand):
     """Channels that are bad whenever one policy, which makes no random choices, would use them.
 

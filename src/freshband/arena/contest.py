@@ -156,8 +156,9 @@ def _read_families(
     given = split_policies(families) if isinstance(families, str) else list(families)
     found: dict[str, Family] = {}
     for each in given:
-        picked = [each] if isinstance(each, Family) else pick_families([each])
-        found |= {one.name: one for one in picked}
+        for one in [each] if isinstance(each, Family) else pick_families([each]):
+            if found.setdefault(one.name, one) != one:
+                raise ParameterError(f"two families are called {one.name!r}: rename one of them")
     return list(found.values()) or pick_families([])
 
 
@@ -168,8 +169,10 @@ def _play(
     progress: bool,
     keep: str | os.PathLike[str] | None,
 ) -> Iterator[tuple[Piece, Found]]:
-    """Yield what every piece gives: kept ones first, then those that are computed now."""
+    """Yield what every piece gives: kept ones first, then those computed now, the largest first."""
     shelves = [_shelf(contest, each, keep) for each in contest.families]
+    plans = [contest.plan(each, []) for each in contest.families]
+    work = [plan.rounds * plan.runs * plan.model.n_channels for plan in plans]
     missing = []
     for piece in pieces:
         known = shelves[piece.family].load(piece.key)
@@ -177,11 +180,14 @@ def _play(
             missing.append(piece)
         else:
             yield piece, known
-    with _Watch(len(pieces), len(pieces) - len(missing), progress) as watch:
+    missing.sort(key=lambda piece: work[piece.family], reverse=True)
+    rest = sum(work[piece.family] for piece in missing)
+    with _Watch(sum(work[piece.family] for piece in pieces), rest, progress) as watch:
         for place, found in backend.compute(partial(play_piece, contest), missing, contest.stop):
             piece = missing[place]
             shelves[piece.family].save(piece.key, found)
-            watch.advance(contest.families[piece.family].name, piece.policy)
+            name, policy = contest.families[piece.family].name, piece.policy or "oracle"
+            watch.advance(f"{name}: {policy}", work[piece.family])
             yield piece, found
 
 
@@ -202,28 +208,29 @@ def _is_stale(known: Found, contest: Contest, piece: Piece) -> bool:
 class _Watch:
     """Progress with the remaining time: a bar on a terminal, elsewhere a line every half minute."""
 
-    def __init__(self, total: int, done: int, wanted: bool) -> None:
-        self._total, self._done, self._first = total, done, done
+    def __init__(self, total: int, rest: int, wanted: bool) -> None:
+        self._total, self._rest, self._due = total, rest, rest
         self._bar = _progress_bar(wanted)
         self._logs = wanted and not sys.stderr.isatty()
         self._began = self._told = time.monotonic()
 
     def __enter__(self) -> _Watch:
         self._bar.start()
-        self._task = self._bar.add_task("arena", total=self._total, completed=self._done)
+        done = 100 * (self._total - self._rest) // self._total
+        self._task = self._bar.add_task("arena", total=100, completed=done)  # per cent
         return self
 
     def __exit__(self, *problem: object) -> None:
         self._bar.stop()
 
-    def advance(self, name: str, policy: str | None) -> None:
-        """Note that a piece is done."""
-        self._done += 1
-        self._bar.update(self._task, advance=1, description=f"{name}: {policy or 'oracle'}")
+    def advance(self, name: str, work: int) -> None:
+        """Note that a piece of so much work is done."""
+        self._rest -= work
+        self._bar.update(self._task, advance=100 * work / self._total, description=name)
         now = time.monotonic()
         if self._logs and now - self._told >= _QUIET_FOR:
             self._told = now
-            rest = (self._total - self._done) * (now - self._began) / (self._done - self._first)
-            minutes, seconds = divmod(round(rest), 60)
-            line = f"{self._done} of {self._total} pieces, {minutes}:{seconds:02d} left"
-            sys.stderr.write(line + "\n")
+            left = self._rest * (now - self._began) / (self._due - self._rest)
+            minutes, seconds = divmod(round(left), 60)
+            share = 100 * (self._total - self._rest) // self._total
+            sys.stderr.write(f"{share} % of the arena, {minutes}:{seconds:02d} left\n")

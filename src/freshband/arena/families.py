@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from freshband.arena.against import Against
-from freshband.channels.base import ChannelModel, build, registry
+from freshband.channels.base import ChannelModel, build
 from freshband.channels.trace import Trace
 from freshband.errors import ParameterError, UnknownNameError, nearest, shown
 
@@ -43,12 +42,7 @@ class Family:
         >>> family("near-ties").model().mean_low
         0.45
         """
-        return build(self.kind(**self.options))
-
-    @property
-    def kind(self) -> Any:
-        """The class of the channel model."""
-        return Against if self.channels == "against" else registry[self.channels]
+        return build(self.channels, self.options)
 
 
 _SWEEP: Final = {"pattern": "sweep", "dwell": 100, "width": 2, "budget": 1.0}

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from freshband import __version__
 from freshband._plugins import imports_to_keep
 from freshband._sealed import load_sealed, save_sealed, versions_of
+from freshband.arena.families import Family
 from freshband.arena.pieces import POINTS, Contest, Found, Piece
 from freshband.errors import ParameterError, shown
 from freshband.simulation.result import _LIBRARIES
@@ -24,6 +25,7 @@ __all__ = [
     "count_wins",
     "load_arena",
     "rank_policies",
+    "read_request",
     "save_arena",
     "summarise_arena",
 ]
@@ -111,6 +113,39 @@ def read_config(result: object) -> dict[str, Any]:
     return config
 
 
+def read_request(result: object) -> dict[str, Any]:
+    """Return the arguments of `freshband.arena.compete` that make a result again.
+
+    Examples
+    --------
+    >>> from freshband.arena import compete
+    >>> result = compete("random", "stationary", runs=2, rounds=300, progress=False)
+    >>> again = compete(**read_request(result), progress=False)
+    >>> bool((again.mean_age == result.mean_age).all())
+    True
+    """
+    config = read_config(result)
+    texts = [Piece(0, text) for text in config["policies"]]
+    return {
+        "policies": [piece.policy for piece in texts if piece.agent is None],
+        "agents": [piece.agent for piece in texts if piece.agent is not None],
+        "families": [
+            Family(
+                name,
+                config["about"][name],
+                saved["channels"],
+                saved["channel_options"],
+                saved["clients"],
+                saved["rounds"],
+                runs=saved["runs"],
+                full_runs=saved["runs"],
+            )
+            for name, saved in config["families"].items()
+        ],
+        **{name: config[name] for name in ("full", "seed", "limit")},
+    }
+
+
 def summarise_arena(result: xr.Dataset) -> dict[str, Any]:
     """Return a summary as plain JSON values.
 
@@ -142,7 +177,8 @@ def summarise_arena(result: xr.Dataset) -> dict[str, Any]:
             for policy in result.policy.values
         }
         families[name] = {"policies": rows, "best": best_of(result, name)}
-    return {"schema": 1, "families": families, "ranking": list(rank_policies(result))}
+    ranking = list(rank_policies(result))
+    return {"schema": 1, "families": families, "ranking": ranking}
 
 
 def best_of(result: xr.Dataset, family: str) -> str | None:

@@ -178,7 +178,9 @@ def fit_clients(model: LinkModel, clients: int | None) -> int:
     return clients
 
 
-registry: Registry[type[ChannelModel]] = Registry("channel model", "freshband.channels")
+registry: Registry[type[ChannelModel]] = Registry(
+    "channel model", "freshband.channels", distant={"against": "freshband.arena.against.Against"}
+)
 register = registry.register
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import _thread
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,11 +53,36 @@ class PlayedRun:
 
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
+_AGAIN = 0.01  # seconds, in which a destructor ends
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
     """Interrupt the program, as Ctrl-C does: what it holds is given back or saved on the way."""
     raise KeyboardInterrupt
+
+
+@contextmanager
+def insisting() -> Iterator[None]:
+    """Interrupt again where Python drops an interruption: in destructors and weakref callbacks."""
+    told = sys.unraisablehook
+
+    def insist(dropped: sys.UnraisableHookArgs) -> None:
+        if dropped.exc_type is not KeyboardInterrupt:
+            told(dropped)
+            return
+        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as in the background
+        number = signal.SIGTERM if ignored else signal.SIGINT
+        again: Callable[[], None] = partial(_thread.interrupt_main, number)
+        if os.name == "posix":  # there this also ends what the main thread waits for
+            main = threading.main_thread().ident or 0
+            again = partial(signal.pthread_kill, main, number)
+        threading.Timer(_AGAIN, again).start()
+
+    sys.unraisablehook = insist
+    try:
+        yield
+    finally:
+        sys.unraisablehook = told
 
 
 @contextmanager

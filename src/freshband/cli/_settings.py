@@ -90,9 +90,9 @@ def read_settings(settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, di
 
 
 def split_fleet(
-    channels: str | type, settings: Mapping[str, Any]
+    channels: str, settings: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings of a channel model, given by name or class, and those of the fleet.
+    """Return the settings of a channel model and those of the fleet.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def split_fleet(
     from freshband.fleet.conditions import SimulatedFleet
 
     of_fleet = SimulatedFleet.model_fields
-    kind = registry[channels] if isinstance(channels, str) else channels
+    kind = registry[channels]
     of_channels = getattr(kind, "model_fields", settings.keys() - of_fleet)
     for name in settings:
         if name in of_channels and name in of_fleet:

@@ -15,7 +15,7 @@ from freshband import __version__
 from freshband._plugins import import_file
 from freshband.cli import flower
 from freshband.cli._folding import Command, Group
-from freshband.cli._playing import interrupt
+from freshband.cli._playing import insisting, interrupt
 from freshband.cli.arena import arena
 from freshband.cli.bounds import bounds
 from freshband.cli.check import check
@@ -102,7 +102,8 @@ def main() -> None:
         signal.signal(signal.SIGTERM, interrupt)
     try:
         _check_completion()
-        code = app(arguments, prog_name="freshband", standalone_mode=False)
+        with insisting():
+            code = app(arguments, prog_name="freshband", standalone_mode=False)
     except (FreshbandError, MemoryError, _UsageError) as error:
         _complain(error)
         code = 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from freshband.cli._options import Address, Backend, Quiet, Where, count
-from freshband.cli._settings import print_json, read_settings
+from freshband.cli._settings import given_options, print_json, read_settings
 from freshband.cli._tables import make_table, open_console, print_written
 from freshband.errors import ParameterError
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from freshband.arena import Family
 
 
 class _Format(StrEnum):
@@ -26,6 +29,7 @@ class _Format(StrEnum):
 
 
 def arena(
+    context: typer.Context,
     family: Annotated[
         list[str] | None,
         typer.Option(
@@ -71,7 +75,7 @@ def arena(
         ),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="As many instances as a publication needs: hours.")
+        bool, typer.Option("--full", help="Ten times as many instances, as a publication needs.")
     ] = False,
     runs: Annotated[
         int | None, count("Instances of each family.", show_default="its own number")
@@ -99,6 +103,14 @@ def arena(
             "by piece: the same command goes on after an interruption, or with more policies.",
         ),
     ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="arena.nc",
+            help="Repeat the contest saved in this file; --runs, --rounds, --seed and --limit may "
+            "change it.",
+        ),
+    ] = None,
     output: Annotated[_Format, typer.Option("--format", help="How to print.")] = _Format.table,
     quiet: Quiet = False,
 ) -> None:
@@ -120,32 +132,30 @@ def arena(
       freshband arena --policies 'fast=cucb{mean_window=200},slow=cucb{mean_window=2000}'
 
       freshband arena --trace air.csv --policies bayes,random --format json
+
+      freshband arena --like arena/arena.nc --seed 1 --out again
     """
     from freshband._files import check_writable
-    from freshband.arena import FAMILIES, compete, pick_families, trace_family
+    from freshband._plugins import made_with
+    from freshband.arena import FAMILIES, compete
 
     if out is not None:
         check_writable(out / "arena.nc")
-    options, others = read_settings(settings or [])
-    if others or (options and not trace):
-        raise ParameterError("--set is for recordings: give --trace FILE, and key=value alone")
-    wanted: list[Any] | None = None if family is None else pick_families(family)
-    if trace:
-        recorded = [trace_family(path, **options) for path in trace]
-        wanted = [*(wanted or []), *recorded]
-    request: dict[str, Any] = {"full": full, "runs": runs, "rounds": rounds, "seed": seed}
+    given = given_options(context)
+    request: dict[str, Any] = {"seed": seed, "limit": limit}
+    made: dict[str, Any] = {}
+    if like is None:
+        wanted = _find_families(family, trace or [], settings or [])
+        request |= {"policies": policies, "families": wanted, "agents": agent or [], "full": full}
+    else:
+        again, made = _repeat(like, given)
+        request = again | {name: request[name] for name in request if name in given}
+    request |= {"runs": runs, "rounds": rounds}
     where: dict[str, Any] = {"threads": threads, "backend": backend.value, "address": address}
     try:
-        result = compete(
-            policies,
-            wanted,
-            agents=agent or [],
-            **request,
-            **where,
-            limit=limit,
-            progress=not quiet,
-            keep=None if out is None else out / "pieces",
-        )
+        with made_with(like, made):
+            pieces = None if out is None else out / "pieces"
+            result = compete(**request, **where, progress=not quiet, keep=pieces)
     except KeyboardInterrupt:
         kept = "nothing is kept without --out" if out is None else "the same command goes on"
         typer.echo(f"stopped; {kept}", err=True)
@@ -154,8 +164,44 @@ def arena(
     _print(result, output)
     if output is _Format.table:
         print_written(written)
-        if wanted is None and len(FAMILIES) < result.sizes["family"]:
+        if request["families"] is None and len(FAMILIES) < result.sizes["family"]:
             typer.echo("a table against a policy, against-NAME, is made of each deterministic one")
+
+
+def _find_families(
+    names: list[str] | None, traces: list[Path], settings: list[str]
+) -> list[Family] | None:
+    """Return the families that the command line names, or None for all."""
+    from freshband.arena import pick_families, trace_family
+
+    options, others = read_settings(settings)
+    if others or (options and not traces):
+        raise ParameterError("--set is for recordings: give --trace FILE, and key=value alone")
+    if names is None and not traces:
+        return None
+    recorded = [trace_family(path, **options) for path in traces]
+    return [*(pick_families(names) if names else []), *recorded]
+
+
+def _repeat(like: Path, given: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the request that made a result, with files found again, and its attributes."""
+    from freshband._locating import find_again
+    from freshband.arena import load_arena, read_request
+
+    names = ("family", "policies", "agent", "trace", "full")
+    options = {**{name: name for name in names}, "settings": "set"}
+    for name, option in options.items():
+        if name in given:
+            raise ParameterError(f"--like says who competes where: leave out --{option}")
+    result = load_arena(like)
+    request = read_request(result)
+    families = []
+    for each in request["families"]:
+        found, notes = find_again(each.options, like.parent)
+        families.append(replace(each, options=found))
+        for note in notes:
+            typer.echo(f"note: {note}", err=True)
+    return {**request, "families": families}, result.attrs
 
 
 def _write(result: xr.Dataset, out: Path) -> list[Path]:

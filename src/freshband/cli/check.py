@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from freshband.errors import FileError, FreshbandError
-
-_PRESETS = (
-    'such as presets: ClassVar[Presets] = {"bold": {"epsilon": 0.5}}, which would make NAME:bold '
-    "a policy"
-)
 
 
 def check(
@@ -25,9 +20,9 @@ def check(
     Every scheduler that a file registers is played as plain Python, with several
     numbers of clients and channels, and then compiled. The line names what broke:
     two clients on one channel, a channel that does not exist, an 'update' without
-    'return', a number in a state in place of an array, no 'means' for '+aa', or
-    what the compiler does not understand. The exit code is 1 if anything is wrong.
-    That a scheduler has no presets is noted, and is not wrong.
+    'return', a number in a state in place of an array, no 'means' for '+aa',
+    parameters without presets, or what the compiler does not understand. The exit
+    code is 1 if anything is wrong.
 
     [bold]Examples[/bold]
 
@@ -61,9 +56,18 @@ def _read(path: Path) -> list[tuple[str, bool]]:
         return [("it registers no scheduler: decorate one with @register('name')", True)]
     lines = []
     for name in own:
-        found = scheduler_problems(name)
+        found = [*scheduler_problems(name), *_missing_presets(registry[name])]
         lines += [(f"{name}: {problem}", True) for problem in found]
         lines += [] if found else [(f"{name}: keeps the contract", False)]
-        if set(registry[name].presets) == {"default"}:
-            lines.append((f"{name}: note: it has no presets, {_PRESETS}", False))
     return lines
+
+
+def _missing_presets(kind: Any) -> list[str]:
+    """Return a line about parameters that no preset sets: nobody could name the settings."""
+    fields = list(getattr(kind, "model_fields", {}))
+    if not fields or set(kind.presets) != {"default"}:
+        return []
+    return [
+        f"it has parameters ({', '.join(fields)}), but no presets: name settings, such as "
+        f'presets: ClassVar[Presets] = {{"bold": {{"{fields[0]}": ...}}}}'
+    ]

@@ -27,6 +27,16 @@ app = typer.Typer(
 )
 
 
+_Warm = Annotated[
+    bool,
+    typer.Option(
+        "--warm/--cold",
+        help="Fork ClientApps from a process that has imported what they need, or start each anew, "
+        "as Flower does by itself.",
+    ),
+]
+
+
 @app.callback()
 def _show_help(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
@@ -90,6 +100,7 @@ def up(
             "run.",
         ),
     ] = None,
+    warm: _Warm = True,
 ) -> None:
     """Run a Flower app as real processes on this machine.
 
@@ -125,13 +136,51 @@ def up(
         raise ParameterError(
             f"--clients {wanted} and --set clients={given['clients']} must be the same number"
         )
-    federation = Deployment(folder, wanted, keep)
+    federation = Deployment(folder, wanted, keep, warm=warm)
     typer.echo(f"starting a SuperLink and {wanted} SuperNodes ...", err=True)
     with _ending_softly(), federation:
         told = {"clients": wanted} if "clients" in known else {}  # it may be anybody's app
         code = federation.run(told | given, tell=typer.echo)
     if code:
         raise typer.Exit(code)
+
+
+@app.command(cls=Command)
+def node(
+    superlink: Annotated[
+        str, typer.Argument(metavar="HOST:PORT", help="Address of the SuperLink.")
+    ],
+    client: Annotated[int, count("The client's number, its partition-id.")],
+    clients: Annotated[int, count("Number of clients M.")],
+    authority: Annotated[
+        Path, typer.Option(metavar="FILE", help="Certificate of the SuperLink's authority.")
+    ],
+    key: Annotated[
+        Path, typer.Option(metavar="FILE", help="Private key, whose public half is registered.")
+    ],
+    warm: _Warm = True,
+) -> None:
+    """Run the SuperNode of one client on its own machine.
+
+    It does what flower-supernode does with these settings, but asks the
+    SuperLink for messages more often, forks ClientApps, and talks to them
+    over TLS.
+
+    [bold]Examples[/bold]
+
+      freshband flower node fl.example.org:8000 --client 3 --clients 20
+      --authority ca.crt --key client-3
+    """
+    need_extra()
+    from freshband.flower._processes import LoneNode
+    from freshband.parameters import whole_number
+
+    number = whole_number("clients", clients, at_least=1)
+    place = whole_number("client", client, at_least=0)
+    if place >= number:
+        raise ParameterError(f"--client must be below --clients {number}, got {place}")
+    with _ending_softly(), LoneNode(superlink, authority, key, place, number, warm=warm) as lone:
+        raise typer.Exit(lone.wait())
 
 
 def _read(text: str) -> tuple[str, object]:

@@ -147,13 +147,15 @@ def simulate(
         plain_options = {**air.options, **plain_options}
         clients = clients if "clients" in given else air.clients
         rounds = rounds if "rounds" in given else air.rounds
-    kind = channels if air is None else air.kind
-    channel_options, fleet = split_fleet(kind, plain_options)
+        channels = air.channels
+        if channels == "against":  # as many clients as play now
+            plain_options = {"n_clients": clients, **plain_options}
+    channel_options, fleet = split_fleet(channels, plain_options)
     if "policies" not in given and fleet.get("ack_delay"):
         policies = _LEARN_LATE
     check_options(policy_options, split_policies(policies), policy_options)
     request: dict[str, Any] = {
-        "channels": kind,
+        "channels": channels,
         "channel_options": channel_options,
         "policies": policies,
         "policy_options": policy_options,
@@ -170,8 +172,7 @@ def simulate(
     if like is not None:
         request, kept = _repeat(like, request, given)
     with made_with(like, kept):
-        kind, options = request.pop("channels"), request.pop("channel_options")
-        model = build(kind, options) if isinstance(kind, str) else build(kind(**options))
+        model = build(request.pop("channels"), request.pop("channel_options"))
         if like is None and "rounds" not in given:
             request["rounds"] = _at_most(rounds, model)
         if plot is not None:

@@ -73,10 +73,13 @@ class RestartedBocpd(Parameters):
 
     Notes
     -----
-    **Deviations.** (1) η is a parameter of the authors, who ask for a value between two bounds;
-    here it is `delta / n`. (2) The authors keep a forecaster for every outcome since the restart,
-    which costs time and memory without limit; here it is exact for as many outcomes as there are
-    forecasters.
+    The rule is the authors' as we read it, from their abstract and their program; the bounds that
+    they prove for η were not at hand.
+
+    **Deviations.** (1) The authors' program has `η = 1 / T` for a stream of T outcomes; here T need
+    not be known, and `η = delta / n`. (2) The authors keep a forecaster for every outcome since the
+    restart, which costs time and memory without limit; here it is exact for as many outcomes as
+    there are forecasters.
 
     Examples
     --------
@@ -90,7 +93,7 @@ class RestartedBocpd(Parameters):
     References
     ----------
     Alami, Maillard, Féraud, "Restarted Bayesian online change-point detector achieves optimal
-    detection delay", ICML 2020.
+    detection delay", ICML 2020; program: github.com/Ralami1859/Restarted-BOCPD.
     """
 
     delta: float = Field(default=0.01, gt=0, le=1)

@@ -19,13 +19,21 @@ def read_mask(name: str, mask: Any, count: int, what: str) -> NDArray[np.int8] |
     """Return a mask as 0 and 1, or raise `ParameterError`; None means 1 everywhere."""
     if mask is None:
         return 1
-    flags = np.asarray(mask)
+    flags = _as_array(mask)
     whole = flags.dtype.kind in "iu" and ((flags == 0) | (flags == 1)).all()
     if flags.shape != (count,) or not (flags.dtype.kind == "b" or whole):
         raise ParameterError(
             f"{name} must hold True or False per {what}, {count} in all, got {shown(mask)}"
         )
     return flags.astype(np.int8)
+
+
+def _as_array(values: Any) -> NDArray[Any]:
+    """Return values as an array; one of a single object where they are of different lengths."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        return np.array(None)
 
 
 def read_outcome(delivered: Any, n_clients: int) -> NDArray[np.int8]:
@@ -81,7 +89,7 @@ def _find(
     senders: NDArray[np.int64], clients: Any, n_clients: int
 ) -> tuple[int, NDArray[np.int64], NDArray[np.bool_]]:
     """Return how many clients are listed, where the senders among them are, and which these are."""
-    listed = np.asarray(clients)
+    listed = _as_array(clients)
     if listed.ndim != 1 or (listed.dtype.kind not in "iu" and len(listed)):
         raise ParameterError(f"clients must be different numbers, got {shown(clients)}")
     order = np.argsort(listed)

@@ -137,7 +137,7 @@ declare(
     },
     invariant=_is_sent,
 )
-for _marker in (SharedLinks, OwnLinks, Everybody):
+for _marker in (SharedLinks, OwnLinks):  # nobody saves a fleet of `Everybody`
     declare(_marker, most=FIXED)
 declare(
     Fleet,

@@ -30,7 +30,8 @@ def marked(mark: str, program: str = "") -> list[int]:
         with suppress(OSError):
             parts = (entry / "environ").read_bytes().split(b"\0")
             ours = any(part == wanted or part.startswith(wanted + b"/") for part in parts)
-            if ours and program.encode() in (entry / "cmdline").read_bytes():
+            names = (entry / "cmdline").read_bytes() + (entry / "comm").read_bytes()
+            if ours and program.encode() in names:
                 found.append(int(entry.name))
     return found
 

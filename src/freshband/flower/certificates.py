@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import ipaddress
 import os
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -88,6 +89,13 @@ def make_node_key(folder: Path, name: str) -> tuple[Path, Path]:
     return private, public
 
 
+def make_secret(path: Path) -> Path:
+    """Write 32 random bytes, which SuperNodes share with the process that runs their ClientApps."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _write_private(path, secrets.token_bytes(32))
+    return path
+
+
 def _new_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP384R1())
 
@@ -95,8 +103,13 @@ def _new_key() -> ec.EllipticCurvePrivateKey:
 def _write_key(
     path: Path, key: ec.EllipticCurvePrivateKey, format: serialization.PrivateFormat
 ) -> None:
-    """Write a private key to a file that nobody but its owner may read at any time."""
-    data = key.private_bytes(serialization.Encoding.PEM, format, serialization.NoEncryption())
+    _write_private(
+        path, key.private_bytes(serialization.Encoding.PEM, format, serialization.NoEncryption())
+    )
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    """Write a file that nobody but its owner may read at any time."""
     path.unlink(missing_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as file:

@@ -45,7 +45,7 @@ def _curves(axes: Axes, panel: Panel) -> None:
     for each in panel.series:
         series = Series(np.asarray(each.x), each.values.T)
         style = {"color": _colour(each.colour), "linestyle": each.line, "linewidth": 1.5}
-        _draw_series(axes, series, label=each.label, **style)
+        _draw_series(axes, series, shares=panel.percent, label=each.label, **style)
         axes.set_xlim(0, each.x[-1])
     if not panel.percent and all((each.values >= 0).all() for each in panel.series):
         axes.set_ylim(bottom=0)

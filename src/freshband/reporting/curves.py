@@ -109,12 +109,17 @@ def _styles_of(names: Iterable[Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _draw_series(axes: Axes, series: Series, **style: Any) -> None:
-    """Draw the mean over runs with its 95 % interval; a single run has no band."""
+def _draw_series(axes: Axes, series: Series, *, shares: bool = False, **style: Any) -> None:
+    """Draw the mean over runs with its 95 % interval; a single run has no band.
+
+    An interval of few runs may reach beyond 0 and 100 %, where no share can be: it ends there.
+    """
     x, mean, half = series.summarise(margin)
     axes.plot(x, mean, **{"linewidth": 1.6, **style})
     if len(series.values) > 1:
-        axes.fill_between(x, mean - half, mean + half, alpha=0.2, linewidth=0, color=style["color"])
+        band = np.array([mean - half, mean + half])
+        low, high = band.clip(0, 1) if shares else band
+        axes.fill_between(x, low, high, alpha=0.2, linewidth=0, color=style["color"])
 
 
 def _tidy_axes(axes: Axes) -> None:

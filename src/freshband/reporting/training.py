@@ -115,12 +115,10 @@ def draw_comparison(result: xr.Dataset) -> Figure:
     _curves(regret, title, result.regret if known else result.regret_fixed, from_zero=True)
     _curves(variance, "cumulative AoI variance", result.cumulative_variance, from_zero=True)
     _ranked(shares, "rounds in which a client got through", result.participation)
-    _curves(accuracy, "test accuracy", seen.accuracy)
-    _in_percent(accuracy)
+    _curves(accuracy, "test accuracy", seen.accuracy, shares=True)
     late = seen.sel(round=slice(result.sizes["round"] / 10, None))  # the start would hide the rest
     accuracy.set_ylim(bottom=float(late.accuracy.mean("run").min()))
-    _curves(spread, "spread of accuracy over clients", seen.accuracy_spread)
-    _in_percent(spread)
+    _curves(spread, "spread of accuracy over clients", seen.accuracy_spread, shares=True)
     spread.set_ylim(0, 1.2 * float(late.accuracy_spread.mean("run").max()) or None)
     last = seen.client_accuracy.isel(round=-1)
     _ranked(clients, "accuracy of each client's classes, last round", last)
@@ -133,10 +131,20 @@ def draw_comparison(result: xr.Dataset) -> Figure:
     return figure
 
 
-def _curves(axes: Axes, title: str, curves: xr.DataArray, *, from_zero: bool = False) -> None:
+def _curves(
+    axes: Axes,
+    title: str,
+    curves: xr.DataArray,
+    *,
+    from_zero: bool = False,
+    shares: bool = False,
+) -> None:
     styles = _styles_of(curves.policy.values)
     for name, series in over_policies(curves, from_zero=from_zero).items():
-        _draw_series(axes, series, label=name, **styles[name])
+        _draw_series(axes, series, shares=shares, label=name, **styles[name])
+    if shares:
+        _in_percent(axes)
+        axes.set_ylim(top=min(1.0, axes.get_ylim()[1]))
     axes.set_title(title, fontsize=9)
     axes.set_xlabel("round")
     axes.set_xlim(0, curves["round"].values[-1])
@@ -148,7 +156,7 @@ def _ranked(axes: Axes, title: str, values: xr.DataArray) -> None:
     styles = _styles_of(values.policy.values)
     marker = {"marker": "o", "markersize": 3.5} if values.sizes["client"] <= 40 else {}
     for name, series in over_policies(rank_clients(values), "client").items():
-        _draw_series(axes, series, label=name, **styles[name], **marker)
+        _draw_series(axes, series, shares=True, label=name, **styles[name], **marker)
     axes.set_title(title, fontsize=9)
     axes.set_xlabel("client, lowest first")
     _in_percent(axes)

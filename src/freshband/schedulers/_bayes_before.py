@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freshband.schedulers._bayes_channels import BayesState
+from freshband.schedulers._bayes_links import BayesLinksState
 from freshband.schedulers._segments import HAZARDS, Segments
 from freshband.states import _arrays, upgrade
 
@@ -39,10 +40,23 @@ def _beginnings(
     return {f"{prefix}{name}": array for name, array in known.items()}
 
 
+def _more_priors(fresh: BayesState, saved: _Arrays, prefix: str) -> _Arrays:
+    """Let a state that knew fewer priors believe in the others as at first."""
+    betas, belief = saved.get(f"{prefix}priors.betas"), saved.get(f"{prefix}priors.belief")
+    ours = fresh.priors
+    if betas is None or belief is None or belief.shape != (len(betas),) or len(betas) == 0:
+        return saved
+    if len(betas) >= len(ours.betas) or not np.array_equal(betas, ours.betas[: len(betas)]):
+        return saved
+    more = ours.belief.copy()
+    more[: len(belief)] = belief * more[: len(belief)].sum()
+    return {**saved, f"{prefix}priors.betas": ours.betas, f"{prefix}priors.belief": more}
+
+
 @upgrade(BayesState)
 def _from_before(fresh: BayesState, saved: _Arrays, prefix: str) -> _Arrays:
     if f"{prefix}evidence" not in saved:
-        return saved
+        return _more_priors(fresh, saved, prefix)
     try:
         share = saved[f"{prefix}trust"][:, _NEAREST]
         trust = fresh.trust.now.copy()
@@ -58,3 +72,13 @@ def _from_before(fresh: BayesState, saved: _Arrays, prefix: str) -> _Arrays:
     except (KeyError, IndexError, ValueError):  # a damaged file is refused field by field
         return saved
     return {**saved, **ours}
+
+
+@upgrade(BayesLinksState)
+def _without_alarm(fresh: BayesLinksState, saved: _Arrays, prefix: str) -> _Arrays:
+    """Let a state that reported no changes count all that it knows as known."""
+    since = saved.get(f"{prefix}since")
+    if f"{prefix}anchor" in saved or since is None or since.dtype != np.int64 or not since.size:
+        return saved
+    known = {"anchor": np.array([since.max()]), "alarm": fresh.alarm}
+    return {**saved, **{f"{prefix}{name}": array for name, array in known.items()}}

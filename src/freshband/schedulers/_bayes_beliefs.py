@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from freshband.schedulers._bayes_channels import BayesState
+from freshband.schedulers._bayes_links import BayesLinksState
+from freshband.schedulers._link_rates import ADDITIVE, APART, CENTRED, SHARED, SPIKED, expected_rate
 from freshband.schedulers._segments import Segments
 from freshband.schedulers.beliefs import Beliefs, explain
 
@@ -47,4 +51,57 @@ def _explain(state: BayesState) -> Beliefs:
         spread=state.spread.copy(),
         changed=changed,
         segment_age=age,
+    )
+
+
+_LINKS = {
+    SHARED: "links are the same for all clients",
+    APART: "all links differ",
+    SPIKED: "a quarter of the links differ from their channel",
+    ADDITIVE: "a client adds the same to the logit of every channel",
+    CENTRED: "links scatter widely around their channel",
+    CENTRED + 1: "links scatter closely around their channel",
+}
+
+
+def _of_links(state: BayesLinksState, way: int) -> tuple[Any, Any]:
+    """Return the first two moments of the rates under a forecaster, shape (K, M, N)."""
+    if way == ADDITIVE:
+        logit = state.level[:, None, :] + state.offset[:, :, None]
+        variance = state.level_variance[:, None, :] + state.offset_variance[:, :, None]
+        rate = np.vectorize(expected_rate)(logit, variance)
+        slope = rate * (1.0 - rate)
+        return rate, rate * rate + np.minimum(slope * slope * variance, slope / 3.0)
+    own = way in (APART, SPIKED)
+    wins = (state.wins if own else state.all_wins[:, None, :]) + 1.0
+    tries = (state.tries if own else state.all_tries[:, None, :]) + 2.0
+    if way >= CENTRED:
+        strength = state.strengths[way - CENTRED]
+        wins, tries = strength * wins / tries + state.wins, strength + state.tries
+    rate = wins / tries
+    square = rate * (wins + 1.0) / (tries + 1.0)
+    if way == SPIKED:
+        base = ((1.0 + state.base_wins) / (2.0 + state.base_tries))[:, None, :]
+        rate = base + state.slab * (rate - base)
+        square = base * base + state.slab * (square - base * base)
+    return rate, square
+
+
+@explain.register
+def _explain_links(state: BayesLinksState) -> Beliefs:
+    shares = np.einsum("fh,fhk->fk", state.trust, state.weight)
+    shares /= shares.sum()
+    mean, square = np.zeros_like(state.mean), np.zeros_like(state.mean)
+    for way, share in enumerate(shares):
+        for total, moment in zip((mean, square), _of_links(state, way), strict=True):
+            total += np.einsum("k,kmn->mn", share, np.broadcast_to(moment, state.wins.shape))
+    began, n_channels = shares.sum(axis=0), state.wins.shape[2]
+    now = state.since[state.fresh[0]]
+    return Beliefs(
+        models={name: float(shares[way].sum()) for way, name in _LINKS.items()},
+        hazard=float((state.trust * state.hazards).sum() / state.trust.sum()),
+        rate=mean,
+        spread=np.sqrt(np.maximum(square - mean * mean, 0.0)),
+        changed=np.full(n_channels, began[state.since > state.anchor[0]].sum()),
+        segment_age=np.full(n_channels, (began * np.maximum(now - state.since, 0)).sum()),
     )

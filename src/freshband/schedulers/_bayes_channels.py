@@ -37,6 +37,7 @@ from freshband.schedulers._segments import (
     count_late,
     expect,
     expect_late,
+    expect_only,
     may_switch,
     rescale,
     start_segments,
@@ -60,7 +61,8 @@ _H = len(HAZARDS)
 _SHARED, _OWN = 2 * _H, 2 * _H + 1  # in ``trust``, after the filters of channels alone and together
 _IN_CONTEXTS = 0.2  # of the trust at first
 FORGET = 0.3  # this share of the trust, divided by the round, is given back to what it was at first
-_DOUBT = math.log(1e-4)  # a drought less likely than this, per client, is answered by chance
+_FORGET_PRIORS = 0.003  # the same for priors, of which only the first rounds of segments tell
+_DOUBT = (1e4, 1e2)  # a drought less likely than 1 / (M (10^4 + 100 t)) is answered by chance
 _LEAST = (
     0.05  # the success rate that a forecast claims at least: who expects nothing is never wrong
 )
@@ -208,10 +210,10 @@ def _estimate(scheduler: Any) -> None:
 @kernel
 def _is_beaten(scheduler: Any, clients: int) -> int:
     """Whether a client was not heard for so long that the forecasts cannot be right."""
+    worst = 0.0
     for client in range(min(clients, len(scheduler.drought))):
-        if scheduler.drought[client] < _DOUBT - math.log(clients):
-            return 1
-    return 0
+        worst = min(worst, scheduler.drought[client])
+    return int(-worst > math.log(clients * (_DOUBT[0] + _DOUBT[1] * scheduler.clock[0])))
 
 
 @kernel
@@ -332,8 +334,7 @@ def _update(scheduler: BayesState, t: int, assignment: Any, outcome: Any, overri
         _judge_contexts(scheduler, channel, t, result)
         note(scheduler.contexts, channel, t, result)
         _judge_priors(scheduler, channel, result)
-        clear(alone)
-        expect(alone, channel, result)
+        expect_only(alone, channel, result)
         weigh(alone, channel, 1, trust[:_H], odds[:_H], shift[:_H])
         count(alone, channel, result, prior)
         begin(alone, channel, t + 1, prior)
@@ -352,7 +353,7 @@ def _update(scheduler: BayesState, t: int, assignment: Any, outcome: Any, overri
             unfold(scheduler.trust)
         forget = FORGET / (t + 1.0)
         settle(scheduler.trust, forget)
-        normalise(scheduler.priors, forget)
+        normalise(scheduler.priors, _FORGET_PRIORS / (t + 1.0))
         pool(scheduler.priors)
         for channel in range(len(scheduler.mean)):
             _summarise(together, 0, channel, 1, scheduler.first, scheduler.second)

@@ -83,6 +83,8 @@ class BayesLinksState(NamedTuple):
     stale: NDArray[np.int8]  # (1,) whether these two lack outcomes
     boost: NDArray[np.float64]  # (M,) the weight of the gain in a client's scores
     optimism: NDArray[np.float64]  # (1,)
+    anchor: NDArray[np.int64]  # (1,) changes before this round are known
+    alarm: NDArray[np.float64]  # (1,) the probability above which a change is reported
 
 
 not_saved(BayesLinksState, "likelihood", "shares", "power", "pooled")
@@ -94,10 +96,14 @@ declare(
     strengths=FIXED,
     stale=FLAGS,
     optimism=FIXED,
+    anchor=between(0, "round"),
+    alarm=FIXED,
 )
 
 
-def start_links(n_clients: int, n_channels: int, slots: int, optimism: float) -> BayesLinksState:
+def start_links(
+    n_clients: int, n_channels: int, slots: int, optimism: float, alarm: float
+) -> BayesLinksState:
     """Allocate the state: one beginning, and all forecasters equally trusted."""
     ways, hazards = CENTRED + len(STRENGTHS), len(HAZARDS)
     prior = np.minimum(_SLOW / np.array(HAZARDS), 1.0) ** 2
@@ -132,6 +138,8 @@ def start_links(n_clients: int, n_channels: int, slots: int, optimism: float) ->
         stale=np.ones(1, np.int8),
         boost=np.zeros(n_clients),
         optimism=np.array([optimism]),
+        anchor=np.ones(1, np.int64),
+        alarm=np.array([alarm]),
     )
 
 
@@ -158,7 +166,7 @@ def _weigh(state: Any, rescaled: bool, forget: float) -> None:
     for way in range(len(state.likelihood)):
         weight, evidence = state.weight[way], state.evidence[way]
         likelihood, power = state.likelihood[way], state.power[way]
-        if not rescaled or put_back_powers(likelihood, power):
+        if not rescaled or put_back_powers(likelihood, power, state.fresh[0]):
             reweigh(weight, likelihood, evidence)
         else:
             reweigh_far(weight, likelihood, power, evidence)
@@ -172,6 +180,7 @@ def _begin_anew(state: Any, t: int) -> None:
     rows = ways * hazards
     weight, trust = state.weight.reshape((rows, slots)), state.trust.reshape((rows,))
     fresh = begin(weight, trust, state.pooled)
+    state.pooled[fresh] = 0.0  # it has been given up
     state.fresh[0] = fresh
     state.since[fresh] = t
     for channel in range(state.all_wins.shape[1]):
@@ -277,21 +286,38 @@ def _link_mean(scheduler: BayesLinksState, client: int, channel: int) -> float:
     return scheduler.mean[client, channel]  # type: ignore[no-any-return]  # a numpy number
 
 
+@kernel
+def _notice(state: Any, t: int) -> bool:
+    """Whether a change is believed that was not believed before; a segment has just begun anew."""
+    total, late = 0.0, 0.0
+    for k in range(len(state.since)):
+        total += state.pooled[k]
+        if state.since[k] > state.anchor[0]:
+            late += state.pooled[k]
+    if late <= state.alarm[0] * total:
+        return False
+    state.anchor[0] = t
+    return True
+
+
 @update.register(BayesLinksState)
 def _update(
     scheduler: BayesLinksState, t: int, assignment: Any, outcome: Any, overridden: Any
 ) -> int:
     _clear(scheduler)
-    count = 0
+    count, alarm = 0, -1
     for client in range(len(assignment)):
         if assignment[client] >= 0 and outcome[client] >= 0:
             absorb(scheduler, t, client, assignment[client], outcome[client])
+            alarm = assignment[client]
             count += 1
             if count % MANY == 0:
                 _rescale(scheduler)
     _weigh(scheduler, count >= MANY, _FORGET)
     if count > 0:
         _begin_anew(scheduler, t + 1)
+        if not _notice(scheduler, t):
+            alarm = -1
     fresh = scheduler.fresh[0]
     for way in range(len(scheduler.weight)):
         for h in range(len(scheduler.hazards)):
@@ -300,7 +326,7 @@ def _update(
                 scheduler.weight[way, h, k] *= 1.0 - hazard
             scheduler.weight[way, h, fresh] += hazard
     scheduler.stale[0] = 1
-    return -1
+    return alarm
 
 
 @update_late.register(BayesLinksState)
@@ -310,7 +336,8 @@ def _update_late(
     _clear(scheduler)
     absorb(scheduler, when, client, channel, outcome)
     _weigh(scheduler, False, TRACE)
-    if scheduler.since[scheduler.fresh[0]] <= when:
-        _begin_anew(scheduler, t + 1)
     scheduler.stale[0] = 1
-    return -1
+    if scheduler.since[scheduler.fresh[0]] > when:
+        return -1
+    _begin_anew(scheduler, t + 1)
+    return channel if _notice(scheduler, t) else -1

@@ -11,7 +11,7 @@ HAZARDS = (1e-4, 1e-3, 1e-2, 0.05, 0.2)  # a mean lasts from 5 rounds to longer 
 MANY = 32  # outcomes after which likelihoods are rescaled: (1/10^9)^32 is still a number
 FORGET = 1e-3  # share of the trust that is spread evenly each round, so that none vanishes
 TRACE = 1e-9  # the same for an outcome that comes late, of which there may be many in a round
-_FAR = 1000  # powers of two beyond which likelihoods stay scaled
+_FAR = 900  # powers of two beyond which likelihoods stay scaled
 _CLOSE = 2.0**-20  # below this, 1 minus a weight is computed as a sum, not as a difference
 _LOG_2 = math.log(2.0)
 
@@ -41,8 +41,13 @@ def take_out_powers(likelihood: Any, power: Any) -> None:
 
 
 @kernel
-def put_back_powers(likelihood: Any, power: Any) -> bool:
-    """Multiply the powers of two back in if all products stay finite; return whether they do."""
+def put_back_powers(likelihood: Any, power: Any, fresh: int) -> bool:
+    """Multiply the powers of two back in if the products stay in range; return whether they do.
+
+    None may overflow, and that of the fresh beginning, which always has a weight, may not vanish.
+    """
+    if power[fresh] < -_FAR:
+        return False
     for k in range(len(power)):
         if power[k] > _FAR:
             return False

@@ -29,7 +29,7 @@ def _chance(rate: float, outcome: int) -> float:
 
 
 @kernel
-def _expected_rate(logit: float, variance: float) -> float:
+def expected_rate(logit: float, variance: float) -> float:
     """Return the mean of a rate whose logit is Gaussian."""
     rate = 1.0 / (1.0 + math.exp(-logit / math.sqrt(1.0 + _PROBIT * variance)))
     return min(max(rate, _SURE), 1.0 - _SURE)
@@ -77,7 +77,7 @@ def absorb(state: Any, when: int, client: int, channel: int, outcome: int) -> No
 
         logit = state.level[k, channel] + state.offset[k, client]
         variance = state.level_variance[k, channel] + state.offset_variance[k, client]
-        likelihood[ADDITIVE, k] *= _chance(_expected_rate(logit, variance), outcome)
+        likelihood[ADDITIVE, k] *= _chance(expected_rate(logit, variance), outcome)
         _shift_logits(state, k, client, channel, outcome)
 
         state.wins[k, client, channel] += outcome
@@ -145,7 +145,7 @@ def _predict_logits(state: Any, k: int, share: float) -> None:
         for channel in range(n_channels):
             logit = state.level[k, channel] + state.offset[k, client]
             variance = state.level_variance[k, channel] + state.offset_variance[k, client]
-            rate = _expected_rate(logit, variance)
+            rate = expected_rate(logit, variance)
             slope = rate * (1.0 - rate)
             around = min(slope * slope * variance, slope / 3.0)
             worth = _gain(rate, rate, math.sqrt(around), slope / around - 1.0, 1.0, 0.0)

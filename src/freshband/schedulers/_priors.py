@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from freshband._jit import kernel
 from freshband.states import FIXED, declare
 
-# Anything; mostly 0 or 1; high; low: how many successes and losses each counts for.
-_BETAS = ((1.0, 1.0), (0.3, 0.3), (8.0, 2.0), (2.0, 8.0))
+# Anything; mostly 0 or 1; high; low; very high; very low: how many successes and losses each
+# counts for.
+_BETAS = ((1.0, 1.0), (0.3, 0.3), (8.0, 2.0), (2.0, 8.0), (30.0, 3.0), (3.0, 30.0))
 
 
 class Priors(NamedTuple):

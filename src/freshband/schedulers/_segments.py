@@ -45,7 +45,7 @@ class Segments(NamedTuple):
     likelihood: NDArray[np.float64]  # (K,) scratch
     pooled: NDArray[np.float64]  # (G, K) weights when last heard, averaged over hazards by trust
     power: NDArray[np.int64]  # (K,) powers of two taken out of ``likelihood``
-    logs: NDArray[np.float64]  # (H,) scratch
+    logs: NDArray[np.float64]  # (H,) scratch: logarithms, or factors
 
 
 not_saved(Segments, "likelihood", "power", "logs")
@@ -138,6 +138,22 @@ def _expect(likelihood: Any, rate: Any, outcome: int) -> None:
 
 
 @kernel
+def expect_only(segments: Any, channel: int, outcome: int) -> None:
+    """Do so for the only outcome of a group; nothing needs to be cleared before."""
+    _expect_only(segments.likelihood, segments.rate[channel], outcome)
+
+
+@unaliased
+def _expect_only(likelihood: Any, rate: Any, outcome: int) -> None:
+    if outcome == 1:
+        for k in range(len(likelihood)):
+            likelihood[k] = 2.0 * rate[k]
+    else:
+        for k in range(len(likelihood)):
+            likelihood[k] = 2.0 - 2.0 * rate[k]
+
+
+@kernel
 def expect_late(segments: Any, group: int, channel: int, outcome: int, when: int) -> None:
     """Do so for an outcome of round ``when``: it says nothing about segments that began later."""
     likelihood, rate, since = segments.likelihood, segments.rate[channel], segments.since[group]
@@ -210,11 +226,14 @@ def rescale(segments: Any) -> None:
 
 
 @unaliased
-def _reweigh(row: Any, likelihood: Any, factor: float, trust: float, pooled: Any) -> None:
-    """Multiply a hazard's weights by the likelihoods, and add them to the average."""
+def _reweigh(weight: Any, likelihood: Any, factor: Any, trust: Any, pooled: Any) -> None:
+    """Multiply the weights by the likelihoods, and average them over hazards."""
     for k in range(len(pooled)):
-        row[k] *= factor * likelihood[k]
-        pooled[k] += trust * row[k]
+        total = 0.0
+        for h in range(_H):  # unrolled, so that several beginnings fill a vector of the CPU
+            weight[h, k] *= factor[h] * likelihood[k]
+            total += trust[h] * weight[h, k]
+        pooled[k] = total
 
 
 @kernel
@@ -222,22 +241,21 @@ def weigh(segments: Any, group: int, outcomes: int, trust: Any, odds: Any, shift
     """Multiply the weights by the likelihoods; their sums go to ``odds``, times 2 to ``shift``."""
     weight, likelihood, pooled = segments.weight[group], segments.likelihood, segments.pooled[group]
     fresh = segments.fresh[group]
-    if outcomes >= MANY and not put_back_powers(likelihood, segments.power):
+    if outcomes >= MANY and not put_back_powers(likelihood, segments.power, fresh):
         _weigh_far(segments, group, trust, odds, shift)
         return
-    for k in range(len(pooled)):
-        pooled[k] = 0.0
+    factor = segments.logs
     for h in range(_H):
         row = weight[h]
         kept = segments.stay[group, h] * segments.scale[group, h]
         switched = (1.0 - segments.stay[group, h]) * likelihood[fresh]
         total = kept * dot(row, likelihood) + switched
         odds[h] *= total
-        factor = kept / total
+        factor[h] = kept / total
         row[fresh] += (1.0 - segments.stay[group, h]) / kept
-        _reweigh(row, likelihood, factor, trust[h], pooled)
         segments.scale[group, h] = 1.0
         segments.stay[group, h] = 1.0
+    _reweigh(weight, likelihood, factor, trust, pooled)
 
 
 @cold
@@ -269,10 +287,10 @@ def begin(segments: Any, group: int, t: int, prior: Any) -> None:
     """Let a segment begin in round ``t`` in place of the least likely beginning."""
     weight, pooled = segments.weight[group], segments.pooled[group]
     hazards, slots = weight.shape
-    fresh = 0
+    fresh, least = 0, pooled[0]
     for k in range(1, slots):
-        if pooled[k] < pooled[fresh]:
-            fresh = k
+        if pooled[k] < least:
+            fresh, least = k, pooled[k]
     for h in range(hazards):
         rest = 1.0 - weight[h, fresh]
         weight[h, fresh] = 0.0

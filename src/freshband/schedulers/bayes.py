@@ -49,7 +49,8 @@ class Bayes(Parameters):
 
     **Guarantee.** A client that was not heard for so long that the forecasts cannot be right makes
     the next round a uniformly random one. On air fixed in advance, whoever made it, the age of each
-    client exceeds that under random scheduling by at most a constant: see the page on theory.
+    client in round t exceeds that under random scheduling by at most O(log(M t)): see the page on
+    theory.
 
     A round costs `O(M H K + N (H + K))` for `H` = 8 hazards.
 
@@ -57,8 +58,8 @@ class Bayes(Parameters):
     are weighted by how well they predict: links are shared; all differ; they scatter around the
     channel's rate, closely or widely; a quarter of them differ; or a client adds the same to the
     logit of every channel. All links change together. ``optimism`` scales an index that is close
-    to Gittins', divided by the client's age, and half as many beginnings are kept; there is no
-    unrest and no alarm.
+    to Gittins', divided by the client's age, and half as many beginnings are kept. An alarm, which
+    then concerns all links, names one of the channels just used. There is no unrest.
 
     Examples
     --------
@@ -97,4 +98,5 @@ class Bayes(Parameters):
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
     ) -> BayesLinksState:
         """Allocate the state of links that may differ per client."""
-        return start_links(n_clients, n_channels, max(2, self.slots // 2), self.optimism)
+        slots = max(2, self.slots // 2)
+        return start_links(n_clients, n_channels, slots, self.optimism, self.alarm)

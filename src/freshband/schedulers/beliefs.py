@@ -15,7 +15,7 @@ __all__ = ["Beliefs", "explain"]
 
 
 class Beliefs(NamedTuple):
-    """The state of knowledge after a round; N channels.
+    """The state of knowledge after a round; M clients and N channels.
 
     Attributes
     ----------
@@ -23,7 +23,7 @@ class Beliefs(NamedTuple):
         The probability of each model of the air.
     hazard : float
         The expected probability of a switch of a channel per round.
-    rate, spread : ndarray, shape (N,)
+    rate, spread : ndarray, shape (N,), or (M, N) where links may differ
         Posterior mean and standard deviation of the success rates.
     changed : ndarray, shape (N,)
         The probability that a channel has switched since its last reported change.

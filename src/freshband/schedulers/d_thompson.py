@@ -33,6 +33,11 @@ class DThompson(Discounted):
     authors suggest γ = 0.75, which forgets within four rounds; the default is 0.99. (3)
     ``discount="auto"`` is the tuning of `d-ucb`.
 
+    **Published numbers.** Besson's thesis has regrets of 209 and 249 for DTS with γ = 0.95 on
+    `besson-1` and `besson-2` (T = 5000). Here it has 422 and 437. The program behind the table,
+    SMPyBandits, multiplies the counts of the channel just played by γ once for each channel, and
+    those of the others never; written so, it has 208 and 251 (``tests/science/test_besson.py``).
+
     Examples
     --------
     >>> import freshband
@@ -45,7 +50,9 @@ class DThompson(Discounted):
 
     References
     ----------
-    Raj and Kalyani, "Taming non-stationary bandits: a Bayesian approach", 2017.
+    Raj and Kalyani, "Taming non-stationary bandits: a Bayesian approach", arXiv:1707.09727, 2017.
+    Besson, "Multi-players bandit algorithms for Internet of Things networks", PhD thesis,
+    CentraleSupélec, 2019 (chapter 6).
     """
 
     state_type: ClassVar[type] = _ThompsonState

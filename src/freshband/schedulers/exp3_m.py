@@ -38,9 +38,10 @@ class Exp3M(Weighted):
 
     **Deviations.** (1) γ falls with the round by default, so that no horizon is needed. (2) Exp3.M
     has no sharing; here it is that of Exp3.S. It takes its part of the total weight after the
-    update. (3) Weights are kept as logarithms. (4) A round in which `+aa` acted was not drawn: its
-    outcomes teach the means only. (5) An outcome that is more than 62 rounds late teaches the means
-    only, because the probability of its draw is forgotten.
+    update. (3) Weights are kept as logarithms, and none counts less than e^-30 of the largest. (4)
+    A round in which `+aa` acted was not drawn: its outcomes teach the means only. (5) A late
+    outcome counts with the γ of the round in which it comes; one that is more than 62 rounds late
+    teaches the means only, because the probability of its draw is forgotten.
 
     Examples
     --------

@@ -97,7 +97,9 @@ def _select_links(scheduler: _OracleLinksState, t: int, ages: Any, rng: Any, cho
 
 @score.register(_OracleLinksState)
 def _score_links(scheduler: _OracleLinksState, t: int, scores: Any) -> None:
-    scores[:] = scheduler.worth
+    for client in range(scores.shape[0]):  # numba takes seconds for an assignment of matrices
+        for channel in range(scores.shape[1]):
+            scores[client, channel] = scheduler.worth[client, channel]
 
 
 @means.register(_OracleLinksState)

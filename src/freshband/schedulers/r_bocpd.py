@@ -43,7 +43,9 @@ class RBocpd(Restarting):
     Assumes long segments; the detector needs no size of change.
 
     **Deviations.** (1) M channels are played instead of one: those of the largest indices. (2)
-    Those of the detector, see `freshband.detectors.bocpd`.
+    Those of the detector, see `freshband.detectors.bocpd`. (3) The composition with UCB is ours: a
+    sweep as in `m-ucb`, and a bonus with c = 1/2. The paper that combines the detector with bandits
+    was not at hand, so neither its index nor its exploration is claimed to be this one.
 
     Examples
     --------

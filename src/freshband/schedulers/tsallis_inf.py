@@ -117,8 +117,9 @@ class TsallisInf(Parameters):
 
     Parameters
     ----------
-    eta : float > 0, default 1.0
-        The learning rate η.
+    eta : float > 0, default 2.0
+        The learning rate η. The authors' `1 / sqrt(t)` is for losses of -1 and 1, which are twice
+        as far apart as 0 and 1: with these it is η = 2.
     discount : float in (0, 1) or None, default 0.99
         The factor per round by which the historical means fade that rank the chosen channels.
 
@@ -128,8 +129,11 @@ class TsallisInf(Parameters):
     channels are stationary, and with `sqrt(T)` whatever they do. It does not follow a best set that
     changes.
 
-    **Deviations.** (1) A loss is 1 for a lost update and 0 for a delivered one, so that no estimate
-    is negative; the authors' losses are in [-1, 1]. (2) A round in which `+aa` acted was not
+    The γ for M > N/2 is the paper's as we read it; the authors' program has `1 / sqrt(ln M)`.
+
+    **Deviations.** (1) A loss is 1 for a lost update and 0 for a delivered one. The authors' are -1
+    and 1, and they add 1 before they divide by the probability: the same but for a factor of 2,
+    which is in η. (2) A round in which `+aa` acted was not
     drawn: its outcomes teach the means only. (3) An outcome that is more than 62 rounds late
     teaches the means only, because the probability of its draw is forgotten.
 
@@ -146,10 +150,10 @@ class TsallisInf(Parameters):
     References
     ----------
     Zimmert, Luo, Wei, "Beating stochastic and adversarial semi-bandits optimally and
-    simultaneously", ICML 2019.
+    simultaneously", ICML 2019; program: github.com/diku-dk/CombSemiBandits.
     """
 
-    eta: float = Field(default=1.0, gt=0)
+    eta: float = Field(default=2.0, gt=0)
     discount: float | None = Field(default=0.99, gt=0, lt=1)
 
     def start(

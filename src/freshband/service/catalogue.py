@@ -80,7 +80,7 @@ class Catalogue:
                 if not orphan.with_suffix("").exists():
                     with suppress(OSError):
                         orphan.unlink()
-            for path in sorted(self._folder.glob("*.npz")):
+            for path in sorted(self._folder.glob("[!.]*.npz")):  # not those half written
                 self._hosted[path.stem] = Hosted.reopened(path, self._key)
         if name in self._hosted:
             raise ParameterError(f"{name!r} is the name of a coordinator in {self._folder}")
