@@ -9,8 +9,9 @@ import importlib
 import importlib.util
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from threading import Event
 from typing import Any, Literal, Protocol, TypeVar, final
 
@@ -22,6 +23,7 @@ _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
 
 _RETRIES = 5  # for a task whose process was killed
+_LOOK = 0.1  # seconds between two looks for signals
 
 
 class Backend(Protocol):
@@ -77,16 +79,33 @@ class ThreadBackend:
         """Make the calls on a pool of threads; see `Backend.compute`."""
         with ThreadPoolExecutor(min(self.workers, max(1, len(items)))) as pool:
             try:
+                finished: SimpleQueue[Future[_Found]] = SimpleQueue()
                 waiting: dict[Future[_Found], int] = {
                     pool.submit(call, item): i for i, item in enumerate(items)
                 }
-                for future in as_completed(waiting):
+                for future in waiting:
+                    future.add_done_callback(finished.put)
+                for _ in waiting:
+                    future = _next(finished)
                     yield waiting[future], future.result()
             except BaseException:
                 if stop is not None:
                     stop.set()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
+
+
+def _next(queue: SimpleQueue[_Item]) -> _Item:
+    """Wait for an item; signals are seen even where one comes just before the thread waits.
+
+    Python handles a signal in the main thread between two instructions. One that comes after the
+    last of them, or to another thread, does not end a wait without a time limit.
+    """
+    while True:
+        try:
+            return queue.get(timeout=_LOOK)
+        except Empty:
+            continue
 
 
 @final

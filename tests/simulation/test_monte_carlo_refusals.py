@@ -165,7 +165,7 @@ def test_an_error_in_a_run_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 INTERRUPTED = """
-import os, signal
+import itertools, os, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # shells may ignore it
 import numpy as np
 import freshband
@@ -174,7 +174,7 @@ from freshband.parameters import Parameters
 from freshband.simulation import monte_carlo
 
 monte_carlo._CELLS = 1
-blocks = []
+blocks = itertools.count()  # of all runs: each number is seen by one thread
 
 class Endless(Parameters):
     n_channels: int = 2
@@ -183,8 +183,7 @@ class Endless(Parameters):
     def start(self, rounds, structure, states):
         def pieces():
             while True:
-                blocks.append(1)
-                if len(blocks) == 50:  # from inside a run
+                if next(blocks) == 50:  # from inside a run
                     os.kill(os.getpid(), signal.SIGINT)
                 yield np.ones((64, 2), np.uint8)
         return StatesStream(rounds, 2, pieces())
