@@ -58,7 +58,7 @@ mod = channel_mod(on_channel=use_interface)
 def main() -> None:
     """Run some rounds with random outcomes in place of the network."""
     rng = np.random.default_rng(0)
-    coordinator = Coordinator("glr-cucb", n_clients=2, n_channels=3, seed=0)
+    coordinator = Coordinator("bayes", n_clients=2, n_channels=3, seed=0)
     uplink = GatewayUplink(deadline=30.0)
     heard = np.zeros(3)
     for round in range(1, 301):

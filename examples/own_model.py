@@ -30,7 +30,7 @@ air = Piecewise(means=[[0.9, 0.8, 0.3, 0.2, 0.2, 0.1], [0.2, 0.1, 0.3, 0.2, 0.9,
 torch.manual_seed(0)
 model = nn.Sequential(nn.Conv2d(1, 4, 2), nn.ReLU(), nn.Flatten(), nn.Linear(36, 2))
 
-settings = Training(clients=4, rounds=40, policy="glr-cucb", matching="priority")
+settings = Training(clients=4, rounds=40, policy="bayes", matching="priority")
 with Federation(settings, dataset=data, model=model, channels=air, partition=clients) as federation:
     for record in federation:
         if record.round % 10 == 0:

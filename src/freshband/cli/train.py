@@ -140,7 +140,7 @@ def train(
 
     [bold]Examples[/bold]
 
-      freshband train --policy glr-cucb --matching priority --out run
+      freshband train --policy bayes --matching priority --out run
 
       freshband train --resume run
 

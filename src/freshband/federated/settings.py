@@ -128,9 +128,9 @@ class Training(Parameters):
 
     Examples
     --------
-    >>> settings = Training(policy="glr-cucb", matching="priority", clients=4)
+    >>> settings = Training(matching="priority", clients=4)
     >>> settings.build_policy().name, settings.build_channels().n_channels
-    ('glr-cucb+priority', 6)
+    ('bayes+priority', 6)
     """
 
     dataset: str = "digits"
