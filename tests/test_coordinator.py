@@ -256,10 +256,14 @@ def test_several_threads_plan_observe_and_save(tmp_path: Path) -> None:
     stop, loaded = threading.Event(), []
 
     def play() -> None:
-        for _ in range(each):
-            coordinator.plan()
-            with contextlib.suppress(SequenceError):  # another thread knows all of the latest plan
-                coordinator.observe([True, False, None])
+        for _ in range(2):
+            for _ in range(each // 2):
+                coordinator.plan()
+                with contextlib.suppress(SequenceError):  # another thread knows all of that plan
+                    coordinator.observe([True, False, None])
+            enough = len(loaded) + 3  # one of these saves began after this line
+            while len(loaded) < enough and not any(other.done() for other in others):
+                time.sleep(0.001)
 
     def hear_late() -> None:
         while not stop.is_set():

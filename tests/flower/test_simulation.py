@@ -63,9 +63,14 @@ def test_the_simulation_engine_plays_the_same_run(tmp_path):
     out = tmp_path / "out.json"
     root = Path(__file__).parents[2]
     paths = [str(root), str(root / "src"), os.environ.get("PYTHONPATH", "")]
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "RAY_worker_niceness": "0",  # by default they wait for everything else on the machine
+    }
     done = subprocess.run(
         [sys.executable, __file__, str(out)], check=False, capture_output=True, text=True,
-        timeout=600, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        timeout=600, env=env,
     )  # fmt: skip
     assert out.exists(), done.stderr[-2000:]
     found = json.loads(out.read_text())
