@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freshband._policy import parse_policy
-from freshband.errors import ParameterError
 from freshband.schedulers.base import (
     link_mean,
     means,
@@ -179,10 +178,12 @@ def test_bayes_keeps_late_outcomes_from_younger_segments() -> None:
         assert not segments.tries[2, segments.fresh[group]].any()
 
 
-@pytest.mark.parametrize("selection", ["mean", "csi"])
+@pytest.mark.parametrize("selection", ["mean", "csi", "fixed"])
 def test_an_oracle_scores_every_link(selection: str) -> None:
     oracle = Oracle(selection=selection).start_links(2, 3, np.random.default_rng(0), None)
     rates = np.array([[0.1, 0.2, 0.3], [0.5, 0.8, 0.7]])
+    counts = np.array([[7.0, 3.0, 5.0], [1.0, 0.0, 2.0]])
+    oracle.worth[:] = counts  # what only a fixed one is told in advance
     good = np.array([[0, 1, 1], [1, 0, 0]], np.uint8)
     reveal(oracle, rates, good)
     scores, chosen, told = np.zeros((2, 3)), np.zeros(3, np.int64), np.zeros(3)
@@ -190,11 +191,7 @@ def test_an_oracle_scores_every_link(selection: str) -> None:
     score(oracle, 1, scores)
     means(oracle, told)
     assert chosen.tolist() == [0, 1, 2]
-    assert scores.tolist() == (good if selection == "csi" else rates).tolist()
+    expected = {"mean": rates, "csi": good, "fixed": counts}[selection]
+    assert scores.tolist() == expected.tolist()
     assert told.tolist() == rates.mean(axis=0).tolist()
     assert link_mean(oracle, 1, 2) == 0.7
-
-
-def test_a_fixed_set_is_no_oracle_of_links() -> None:
-    with pytest.raises(ParameterError, match="where links differ, use selection='mean' or 'csi'"):
-        Oracle(selection="fixed").start_links(2, 3, np.random.default_rng(0), None)

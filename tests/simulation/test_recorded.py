@@ -53,6 +53,21 @@ def test_the_best_fixed_set_goes_by_realised_counts(states: NDArray[np.uint8]) -
     np.testing.assert_array_equal(kept.age_curve, everything.age_curve)
 
 
+def test_recorded_links_that_differ_have_one_too() -> None:
+    """Each client has a link that always works, and a better channel does not exist for both."""
+    rng = np.random.default_rng(1)
+    links = (rng.random((400, 2, 3)) < 0.3).astype(np.uint8)
+    links[:, 0, 2] = links[:, 1, 0] = 1
+    policies = ["random", "bayes", "oracle:fixed", "oracle:csi"]
+    result = simulate(Table(states=links, per_client=True), policies, rounds=400, runs=2)
+    assert result.regret.isnull().all()
+    assert (result.mean_age.sel(policy="oracle:fixed") == 1).all()
+    assert (result.regret_fixed.sel(policy="oracle:fixed") == 0).all()
+    assert (
+        result.regret_fixed.sel(policy="bayes") < result.regret_fixed.sel(policy="random")
+    ).all()
+
+
 def test_traces_of_states_come_the_same_way(states: NDArray[np.uint8], tmp_path: Path) -> None:
     np.savez(tmp_path / "air.npz", received=states, other=states[:5])
     result = simulate(

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Literal, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband.errors import ParameterError
 from freshband.parameters import Parameters
 from freshband.ranking import take_available, take_best
 from freshband.schedulers._links import average_clients, offer_all
@@ -82,12 +81,15 @@ class _OracleLinksState(NamedTuple):
 
 @reveal.register(_OracleLinksState)
 def _reveal_links(scheduler: _OracleLinksState, true_means: Any, states: Any) -> None:
-    seen = scheduler.selection[0] == 1
+    selection = scheduler.selection[0]
     for client in range(len(scheduler.truth)):
         for channel in range(scheduler.truth.shape[1]):
             mean = true_means[client, channel]
             scheduler.truth[client, channel] = mean
-            scheduler.worth[client, channel] = states[client, channel] if seen else mean
+            if selection == 0:
+                scheduler.worth[client, channel] = mean
+            elif selection == 1:
+                scheduler.worth[client, channel] = states[client, channel]
 
 
 @select.register(_OracleLinksState)
@@ -119,7 +121,8 @@ class Oracle(Parameters):
 
     * ``oracle:mean`` plays the M largest means of the current regime. With age matching it is the
       optimum for known means (`regret`), with rotation the paper's Lemma 3 (`regret_rotate`).
-    * ``oracle:fixed`` plays the best set fixed in hindsight by realised Good rounds (Theorem 3).
+    * ``oracle:fixed`` plays the best set fixed in hindsight by realised Good rounds (Theorem 3);
+      where links differ per client, it knows in how many rounds each link is Good.
     * ``oracle:csi`` sees which channels are Good in the current round (the text of section III).
 
     Parameters
@@ -170,12 +173,7 @@ class Oracle(Parameters):
     def start_links(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
     ) -> _OracleLinksState:
-        """Allocate the state of an oracle that is shown the rate of every link, shape (M, N)."""
-        if self.selection == "fixed":
-            raise ParameterError(
-                "selection='fixed' compares sets of channels, which are the same for all clients; "
-                "where links differ, use selection='mean' or 'csi'"
-            )
+        """Allocate the state; what is shown to the oracle has the shape (M, N)."""
         return _OracleLinksState(
             truth=np.zeros((n_clients, n_channels)),
             worth=np.zeros((n_clients, n_channels)),
