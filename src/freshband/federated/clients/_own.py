@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import numpy as np
 import torch
@@ -67,8 +67,9 @@ class OwnClients:
 
         def work(worker: _Worker, trial: Trial) -> float:
             samples = torch.from_numpy(trial.samples).to(worker.row.device)
-            outputs = scores_of(worker.outputs(trial.model, trial.kept, "train", samples))
-            score = measure(self.task, outputs, worker.targets("train", samples))
+            with naming([trial]):
+                outputs = scores_of(worker.outputs(trial.model, trial.kept, "train", samples))
+                score = measure(self.task, outputs, worker.targets("train", samples))
             return score * len(trial.samples)
 
         return np.array(list(self._crew.share(trials, work)))
@@ -201,11 +202,12 @@ class _Worker:
         kept: torch.Tensor | None,
         part: Literal["train", "test"],
         samples: torch.Tensor | slice,
-    ) -> object:
+    ) -> Any:
         """Return what the module makes of some samples, as it is used and not trained."""
         self._load(model, kept)
         self._be(training=False)
-        with torch.no_grad():
-            found = self.module(*self._inputs(part, samples))
-        self._be(training=True)
-        return found
+        try:
+            with torch.no_grad():
+                return self.module(*self._inputs(part, samples))
+        finally:
+            self._be(training=True)
