@@ -68,7 +68,8 @@ def check_own_things(
 ) -> None:
     """Refuse what a `Federation` cannot use; a model is checked where it is built."""
     if not isinstance(dataset, Dataset | None) and _two_parts(dataset) is None:
-        raise _refusal("dataset", "a Dataset", dataset, _how_to_make_a_dataset(dataset))
+        wanted = "a Dataset, or training and test samples as a pair"
+        raise _refusal("dataset", wanted, dataset, _how_to_make_a_dataset(dataset))
     if channels is not None and (
         not isinstance(channels, ChannelModel) or isinstance(channels, type)
     ):
@@ -151,6 +152,8 @@ def _refusal(name: str, wanted: str, value: object, hint: str) -> ParameterError
 def _how_to_make_a_dataset(value: object) -> str:
     if isinstance(value, TensorDataset):
         return "make one with Dataset.of(*train.tensors, *test.tensors)"
+    if isinstance(value, Mapping) and value:
+        return f"of a mapping 'train' and 'test' are used, it has {shown(list(value))}"
     if isinstance(value, torch.utils.data.Dataset) or hasattr(value, "column_names"):
         return "make one with Dataset.of_samples(train, test)"
     return (

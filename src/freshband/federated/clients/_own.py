@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from freshband.errors import RuleError
-from freshband.federated._task import Task, scores_of
+from freshband.federated._task import Task
 from freshband.federated.clients._base import (
     Crew,
     ExamResult,
@@ -27,6 +27,7 @@ from freshband.federated.clients._pointwise import differentiate
 from freshband.federated.clients._travel import Travel
 from freshband.federated.clients._trying import Findings, check_loss, measure
 from freshband.federated.data.base import Dataset
+from freshband.federated.losses.base import scores_of
 from freshband.federated.metrics import Accuracy
 from freshband.federated.optimisers.base import clip_gradients
 
@@ -124,7 +125,7 @@ class _Worker:
     def _be(self, *, training: bool) -> None:
         self.module.train(training)
         for name in self.travel.still:
-            self.module.get_submodule(name).eval()
+            self.module.get_submodule(name).training = False  # not what it contains, say dropout
 
     def _load(self, model: torch.Tensor, kept: torch.Tensor | None) -> None:
         """Put a model, and what its client keeps, into the module."""
