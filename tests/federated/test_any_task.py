@@ -148,6 +148,27 @@ def test_optimisers_of_ones_own_and_by_name_are_the_same() -> None:
         assert not torch.equal(model, named)
 
 
+class Noisy(torch.optim.SGD):
+    """Adds noise to gradients, as differentially private training does."""
+
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for each in group["params"]:
+                each.grad.add_(torch.randn_like(each.grad), alpha=0.01)
+        super().step(closure)
+
+
+def test_what_an_optimiser_draws_is_the_runs_own() -> None:
+    models = []
+    for workers in (1, 3):
+        torch.manual_seed(workers)  # nothing of it enters
+        before = torch.get_rng_state()
+        models.append(play(tiny(workers=workers), optimiser=Noisy)[1])
+        assert torch.equal(before, torch.get_rng_state())
+    assert torch.equal(*models)
+    assert not torch.equal(models[0], play(tiny(), optimiser=torch.optim.SGD)[1])
+
+
 def test_schedules_fall_to_nothing() -> None:
     assert [Sgd(schedule="cosine").rate(t, 4) for t in (1, 3)] == pytest.approx([1.0, 0.5])
     assert Sgd(schedule="linear").rate(4, 4) == pytest.approx(0.25)

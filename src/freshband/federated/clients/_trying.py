@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -20,6 +20,7 @@ from freshband.federated.clients._pointwise import watching
 from freshband.federated.data.base import Dataset
 from freshband.federated.data.samples import Samples
 from freshband.federated.losses.base import scores_of
+from freshband.federated.optimisers.base import clip_gradients
 
 _Found = TypeVar("_Found")
 
@@ -95,8 +96,6 @@ def try_training(module: nn.Module, dataset: Dataset, task: Task) -> Findings:
             outputs = _call(f"model must take samples, {takes}: {name}", tried, *inputs)
             loss = _loss_of(task, outputs, targets)
             gradients = torch.autograd.grad(loss, trained, allow_unused=True)
-        draws = not torch.equal(state, torch.get_rng_state())
-        pure = learn_pure(lambda: task.loss(tried(*inputs), targets)) if draws else frozenset()
         changed = tuple(
             key for key, each in tried.named_buffers() if not torch.equal(each, before[key])
         )
@@ -104,9 +103,19 @@ def try_training(module: nn.Module, dataset: Dataset, task: Task) -> Findings:
             raise ParameterError(
                 f"loss must depend on the parameters of {name}, none of them has a gradient"
             )
-        for each, gradient in zip(trained, gradients, strict=True):
-            each.grad = torch.zeros_like(each) if gradient is None else gradient
+        _put_gradients(trained, gradients)
         _try_steps(task, trained)
+        draws = not torch.equal(state, torch.get_rng_state())
+
+        def whole_step() -> None:
+            found = torch.autograd.grad(
+                task.loss(tried(*inputs), targets), trained, allow_unused=True
+            )
+            _put_gradients(trained, found)
+            clip_gradients(trained, getattr(task.optimiser, "clip", None))
+            task.optimiser.build(trained, 1e-6).step()
+
+        pure = learn_pure(whole_step) if draws else frozenset()
         tried.eval()
         with torch.no_grad():
             outputs = _call(f"model must take samples, {takes}: {name}", tried, *inputs)
@@ -115,6 +124,13 @@ def try_training(module: nn.Module, dataset: Dataset, task: Task) -> Findings:
                 _try_extremes(tried, dataset, task, part, trained[0])
     norms = [key for key in before if _is_tracked(tried, key)]
     return Findings(tuple(dict.fromkeys((*norms, *changed))), draws, pure, guard.needed)
+
+
+def _put_gradients(
+    trained: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor | None]
+) -> None:
+    for each, gradient in zip(trained, gradients, strict=True):
+        each.grad = torch.zeros_like(each) if gradient is None else gradient
 
 
 def _try_steps(task: Task, trained: list[torch.Tensor]) -> None:
