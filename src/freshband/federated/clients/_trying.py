@@ -51,13 +51,18 @@ def why_not_plain(module: nn.Module, dataset: Dataset, task: Task) -> str:
         if isinstance(part, random) and getattr(part, "p", 1.0) > 0:
             return f"layer {name!r} is a {type(part).__name__}"
     weights = next(module.parameters())
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
         before = torch.get_rng_state()
         outputs = copy.deepcopy(module).train()(torch.zeros(2, *dataset.shape).to(weights))
         if not torch.equal(before, torch.get_rng_state()):
             return f"{type(module).__name__} draws random numbers in training"
     if not isinstance(outputs, torch.Tensor):
         return f"{type(module).__name__} returns a {type(outputs).__name__}"
+    if not outputs.requires_grad:
+        raise ParameterError(
+            f"model must have outputs that depend on its parameters, those of "
+            f"{type(module).__name__} have no gradient"
+        )
     return ""
 
 
@@ -78,12 +83,15 @@ def check_parameters(module: nn.Module) -> None:
         raise ParameterError(f"model must have parameters to train, {name} has none{frozen}")
 
 
-def try_training(module: nn.Module, dataset: Dataset, task: Task) -> Findings:
-    """Train a copy of a module for one step on two samples; say in one line what does not fit."""
+def try_training(module: nn.Module, dataset: Dataset, task: Task, batch_size: int = 2) -> Findings:
+    """Train a copy of a module for one step on two samples; say in one line what does not fit.
+
+    Where a batch is one sample, that is tried: BatchNorm cannot be trained on it.
+    """
     name = type(module).__name__
     tried = copy.deepcopy(module).cpu().train()
     trained: list[torch.Tensor] = [each for each in tried.parameters() if each.requires_grad]
-    samples = torch.arange(2, device=dataset.train_labels.device) % dataset.n_train
+    samples = torch.arange(min(batch_size, 2), device=dataset.train_labels.device) % dataset.n_train
     inputs = [each.cpu() for each in dataset.inputs("train", samples)]
     inputs = [each.to(trained[0]) if each.is_floating_point() else each for each in inputs]
     targets = dataset.train_labels[samples].cpu()
