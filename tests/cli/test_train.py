@@ -282,6 +282,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ("--plot x.xyz", "the name of a picture must end in one of "),
         ("--out file", "cannot write into file: "),
         ("--tensorboard", "checkpoints and TensorBoard need a folder: give --out DIR"),
+        ("--out run --log tensorbord", "unknown logger 'tensorbord'; did you mean 'tensorboard'?"),
         ("--keep 3", "checkpoints and TensorBoard need a folder: give --out DIR"),
         ("--resume nothing", "nothing holds no run"),
         (

@@ -124,6 +124,27 @@ def test_frozen_statistics_are_those_of_the_given_module() -> None:
     assert not torch.equal(trained[2].weight, module[2].weight)
 
 
+def test_frozen_statistics_beside_dropout_leave_it_on() -> None:
+    class Counted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(16))
+            self.layers = drawn(nn.Dropout(0.5), nn.Linear(16, 3))
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            if self.training:
+                self.mean.lerp_(images.flatten(1).mean(dim=0), 0.1)
+            scores: torch.Tensor = self.layers(images)
+            return scores
+
+    module, still = Counted(), Counted()
+    still.layers[1].p = 0.0
+    (_, dropped), (_, whole) = (
+        play(own(statistics="frozen", rounds=2), model=each) for each in (module, still)
+    )
+    assert not torch.equal(dropped, whole)
+
+
 def test_local_statistics_stay_with_their_layers_as_in_fedbn() -> None:
     module = normed()
     with Federation(own(statistics="local", rounds=6), model=module) as run:

@@ -148,6 +148,27 @@ def test_optimisers_of_ones_own_and_by_name_are_the_same() -> None:
         assert not torch.equal(model, named)
 
 
+class Noisy(torch.optim.SGD):
+    """Adds noise to gradients, as differentially private training does."""
+
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for each in group["params"]:
+                each.grad.add_(torch.randn_like(each.grad), alpha=0.01)
+        super().step(closure)
+
+
+def test_what_an_optimiser_draws_is_the_runs_own() -> None:
+    models = []
+    for workers in (1, 3):
+        torch.manual_seed(workers)  # nothing of it enters
+        before = torch.get_rng_state()
+        models.append(play(tiny(workers=workers), optimiser=Noisy)[1])
+        assert torch.equal(before, torch.get_rng_state())
+    assert torch.equal(*models)
+    assert not torch.equal(models[0], play(tiny(), optimiser=torch.optim.SGD)[1])
+
+
 def test_schedules_fall_to_nothing() -> None:
     assert [Sgd(schedule="cosine").rate(t, 4) for t in (1, 3)] == pytest.approx([1.0, 0.5])
     assert Sgd(schedule="linear").rate(4, 4) == pytest.approx(0.25)
@@ -187,7 +208,20 @@ def squared(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         ({"optimiser": "adam"}, r"^optimiser must be .*Training\(optimiser='adam'\)$"),
         ({"optimiser": dict}, "^optimiser must be .*; give an object, not its class$"),
         ({"optimiser": lambda parameters: None}, "^optimiser must return an object with a method"),
-        ({"optimiser": lambda: None}, "^optimiser fails: TypeError: "),
+        (
+            {"optimiser": lambda parameters, lr: None},
+            "^optimiser fails: TypeError: .*; it is given the list of a client's parameters, as in",
+        ),
+        ({"optimiser": torch.optim.LBFGS}, "^optimiser fails: .*; its step is called without a cl"),
+        (
+            {"optimiser": lambda _: torch.optim.SGD([torch.ones(1)], lr=0.1)},
+            "^optimiser must change the parameters it is given, SGD holds none of them: ",
+        ),
+        ({"loss": lambda outputs: outputs.mean()}, "^loss of .*; it is given the model's outputs"),
+        (
+            {"loss": nn.MSELoss()},
+            r"^loss of targets \(2,\) of int64 and outputs \(2, 3\) fails: UserWarning: Using a ta",
+        ),
         ({"metric": lambda outputs, targets: outputs}, "^metric must return one number, got tens"),
         ({"metric": lambda o, t: float("inf")}, "^metric must return a finite number, got inf$"),
         ({"metric": 0.5}, "^metric must be a name or a function of outputs and targets, got 0.5$"),
@@ -210,6 +244,52 @@ def test_bad_input_is_refused_in_one_line_before_anything_is_trained(
     with pytest.raises(ParameterError, match=message) as told:
         Federation(**{"settings": tiny(), **objects})
     assert "\n" not in str(told.value)
+
+
+def test_samples_with_the_largest_numbers_are_tried_before_anything_is_trained() -> None:
+    tokens = torch.arange(40).reshape(20, 2)
+    settings = tiny(model=None, model_options={}, partition="iid", partition_options={})
+    model = nn.Sequential(nn.Embedding(40, 4), nn.Linear(4, 40))
+    with Federation(settings, dataset=((tokens, tokens), (tokens, tokens)), model=model) as run:
+        run.step()
+    for inputs, targets, message in (
+        (
+            tokens + 2,
+            tokens,
+            r"^model must take samples, .* of int64 in \[2, 41\]: Sequential fails",
+        ),
+        (tokens, tokens + 2, r"^loss of targets .* of int64 in \[2, 41\] and outputs .* fails: "),
+    ):
+        for part in (0, 1):
+            parts = [(tokens, tokens), (tokens, tokens)]
+            parts[part] = (inputs, targets)
+            with pytest.raises(ParameterError, match=message):
+                Federation(settings, dataset=tuple(parts), model=model)
+
+
+def test_classes_are_the_last_dimension_and_outputs_may_name_their_scores() -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = nn.Linear(16, 3)
+            nn.init.zeros_(self.dense.weight)
+            nn.init.zeros_(self.dense.bias)
+
+        def forward(self, images: torch.Tensor) -> Any:
+            return {"hidden": None, "logits": self.dense(images.flatten(1))}
+
+    class Bare(Named):
+        def forward(self, images: torch.Tensor) -> Any:
+            return super().forward(images)["logits"]
+
+    settings = tiny(model=None, model_options={}, path="threads")
+    (found, _), (expected, _) = play(settings, model=Named()), play(settings, model=Bare())
+    assert [one.accuracy for one in found] == [one.accuracy for one in expected]
+    masks = torch.rand(60, 1, 4, 4), torch.zeros(60, 4, 4, dtype=torch.int64)
+    with pytest.raises(
+        ParameterError, match=r"^outputs must have the shape of targets, \(2, 4, 4\)"
+    ):
+        Federation(settings, dataset=(masks, masks), model=nn.Conv2d(1, 2, 1))
 
 
 def test_models_of_images_want_images() -> None:
@@ -245,7 +325,7 @@ def test_a_loss_that_breaks_names_client_and_round_and_is_mended(tmp_path: Path)
 
     def fragile(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         calls.append(1)
-        if len(calls) == 40:
+        if len(calls) == 42:  # three are of the trial before the first round
             raise KeyError("gone")
         return squared(outputs, targets)
 

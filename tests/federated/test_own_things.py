@@ -112,10 +112,48 @@ class Forgetful(nn.Module):
         return nn.functional.dropout(self.dense(images.flatten(1)), 0.5, self.training)
 
 
+class Asking(nn.Module):
+    """Asks for what it is not given, where there are values to compute with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(16, 3)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.dense(images.flatten(1))
+        return scores if scores.is_meta else scores * {}["mask"]
+
+
+class Still(nn.Module):
+    """Forgets where its outputs come from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(16, 3)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.dense(images.flatten(1)).detach()
+        return scores
+
+
 def frozen(everything: bool = False) -> nn.Module:
     module = nn.Sequential(nn.Flatten(), nn.Linear(16, 4), nn.Linear(4, 3))
     (module if everything else module[1]).requires_grad_(False)
     return module
+
+
+def test_batches_of_one_sample_are_tried_as_such() -> None:
+    module = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16), nn.Linear(16, 3))
+    with pytest.raises(
+        ParameterError, match=r"^model must take samples, \(1, 1, 4, 4\) .* more than"
+    ):
+        Federation(tiny(model=None, model_options={}, batch_size=1), model=module)
+
+
+def test_unknown_arguments_are_named() -> None:
+    unknown: Any = {"modle": Asking()}
+    with pytest.raises(TypeError, match="unexpected argument 'modle'; did you mean 'model'"):
+        Federation(tiny(), **unknown)
 
 
 @pytest.mark.parametrize(
@@ -123,6 +161,9 @@ def frozen(everything: bool = False) -> nn.Module:
     [
         (nn.Sequential(nn.Flatten(), nn.Linear(16, 4)), r"to \(2, 3\), got \(2, 4\)"),
         (nn.Sequential(), "model must have parameters"),
+        (Still(), "model must have outputs that depend on its parameters, those of Still have no"),
+        (Asking(), r"to \(2, 3\), Asking fails: KeyError: 'mask'"),
+        (Asking().to("meta"), "model must have its weights, Asking is on the device 'meta'"),
         (frozen(everything=True), "Sequential has none but frozen ones"),
         (nn.Sequential(nn.Flatten(), nn.LazyLinear(3)), "lazy layers: call it on a batch first"),
     ],
@@ -195,7 +236,10 @@ OF_LISTS = r"Partition\(train=held, val=\[\[\]\] \* len\(held\)\), where held is
     [
         ({"dataset": TENSORS}, r"with Dataset\.of\(\*train\.tensors, \*test\.tensors\)$"),
         ({"dataset": Letters()}, r"with Dataset\.of_samples\(train, test\)$"),
-        ({"dataset": {"train": TENSORS.tensors}}, OF_TENSORS),
+        (
+            {"dataset": {"train": TENSORS.tensors, "validation": TENSORS.tensors}},
+            r"of a mapping 'train' and 'test' are used, it has \['train', 'validation'\]$",
+        ),
         ({"dataset": {}}, OF_TENSORS),
         ({"dataset": TENSORS.tensors[0]}, OF_TENSORS),
         ({"dataset": Dataset}, "got <class .*" + OF_TENSORS),

@@ -122,11 +122,17 @@ def loaders() -> Any:
     return torch.utils.data.DataLoader(Listed(ROWS))
 
 
+class Endless(torch.utils.data.IterableDataset[Any]):
+    def __iter__(self) -> Any:
+        return iter(ROWS)
+
+
 @pytest.mark.parametrize(
     ("train", "options", "message"),
     [
         (IMAGES, {}, "^train must be a torch or torchvision data set, a Hugging Face one, a mapp"),
         (loaders(), {}, "^train must be .*; make a list of its samples first$"),
+        (Endless(), {}, "^train must be .*; make a list of its samples first$"),
         (Listed([]), {}, "^train must have a length of at least 1"),
         (Listed([1, 2]), {}, "^train must have samples that are tuples of inputs and a target, or"),
         (Listed([(1, 2), (3,)]), {}, r"^train must have samples of the same parts, \[0, 1\]$"),
@@ -193,8 +199,12 @@ def test_one_data_set_per_client() -> None:
         assert [own.tolist() for own in map(run.partition.held, range(4))] == [
             list(range(10 * client, 10 * client + 10)) for client in range(4)
         ]
+    listed = [Listed(list(zip(*one, strict=True))) for one in each]
+    assert torch.equal(Dataset.of_clients(listed, MANY).train_images, data.train_images)
     with pytest.raises(ParameterError, match="train must be a list with a torch or torchvision"):
         Dataset.of_clients(MANY[0], MANY)
+    with pytest.raises(ParameterError, match=r"train\[1\] must be a torch or torchvision data set"):
+        Dataset.of_clients([MANY, 3], MANY)
     with pytest.raises(ParameterError, match="samples of all clients must have one shape"):
         Dataset.of_clients([(MANY[0], MANY[1]), (MANY[0][:, 0], MANY[1])], MANY)
 
@@ -204,6 +214,7 @@ def test_one_data_set_per_client() -> None:
     [
         ({}, [0, 1, 2], "the client of each of the 40 training samples, got 3$"),
         ({}, [[0], [1]], r"must have 4 clients, got 2: Training\(clients=2\)$"),
+        ({}, [[0], [1], [], [2]], "partition must give every client a sample, client 2 has none$"),
         ({}, [[0], [1], [2], ["a"]], "partition must hold a list of whole numbers for each client"),
         (
             {"partition": "column", "partition_options": {"column": "user"}}, None,

@@ -125,9 +125,12 @@ def test_a_logger_that_breaks_ends_the_run_and_loses_nothing(tmp_path: Path) -> 
         ("tensorbord", "unknown logger 'tensorbord'; did you mean 'tensorboard'?"),
     ],
 )
-def test_what_is_no_logger_is_refused(logger: Any, message: str) -> None:
+def test_what_is_no_logger_is_refused(logger: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match=message):
-        train(tiny(rounds=1), loggers=[logger])
+        train(tiny(rounds=1), loggers=[logger], out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ParameterError, match=r"loggers must be a list, got .*; put it into one$"):
+        train(tiny(rounds=1), loggers=logger)
 
 
 def test_settings_as_tables_of_runs_show_them() -> None:

@@ -151,8 +151,11 @@ def train(
       freshband train --config mine.toml --rounds 250 --device cuda --out mine
     """
     _training.need_extra()
+    from freshband.federated.loggers.base import open_loggers
+
     given = given_options(context)
     check_outputs(None, plot)
+    open_loggers(log or [])  # before a folder is made
     if resume is not None:
         _refuse_beside_resume(given - _WITH_RESUME)
         run = federated.resume_run(resume)

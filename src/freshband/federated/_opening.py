@@ -105,7 +105,7 @@ def open_things(settings: Training, device: torch.device, **given: Any) -> Opene
             f"path {settings.path!r} is for plain modules on images with classes, but {why}: use "
             "path 'auto' or 'threads'"
         )
-    found = try_training(module, whole, task)
+    found = try_training(module, whole, task, settings.batch_size)
     _check_statistics(settings, module, found.statistics)
     travel = Travel(module, found.statistics, settings.statistics, settings.stays_local)
     return Opened(placed, dealt, module, travel, OwnNeeds(task, travel, found, why))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from freshband.channels.base import ChannelModel
-from freshband.errors import ParameterError, shown
+from freshband.errors import ParameterError, nearest, shown
 from freshband.federated.algorithms import Rule
 from freshband.federated.data.base import Dataset
 from freshband.federated.losses import Loss, build_loss
@@ -36,12 +36,17 @@ class OwnThings(TypedDict, total=False):
 
 
 def given_things(**own: Unpack[OwnThings]) -> dict[str, Any]:
-    for name in own.keys() - OwnThings.__annotations__.keys():
-        raise TypeError(f"unexpected argument {name!r}, not one of {[*OwnThings.__annotations__]}")
+    _refuse_unknown(own.keys() - OwnThings.__annotations__.keys())
     given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
     if _two_parts(given.get("dataset")) is not None:
         given["dataset"] = read_dataset(given["dataset"])
     return given
+
+
+def _refuse_unknown(names: Iterable[str]) -> None:
+    for name in sorted(names):
+        known = [*OwnThings.__annotations__]
+        raise TypeError(f"unexpected argument {name!r}; {nearest(name, known)}")
 
 
 def check_settings(settings: object) -> Training:
@@ -65,10 +70,13 @@ def check_own_things(
     loss: Any = None,
     optimiser: Any = None,
     metric: Any = None,
+    **unknown: object,
 ) -> None:
     """Refuse what a `Federation` cannot use; a model is checked where it is built."""
+    _refuse_unknown(unknown)
     if not isinstance(dataset, Dataset | None) and _two_parts(dataset) is None:
-        raise _refusal("dataset", "a Dataset", dataset, _how_to_make_a_dataset(dataset))
+        wanted = "a Dataset, or training and test samples as a pair"
+        raise _refusal("dataset", wanted, dataset, _how_to_make_a_dataset(dataset))
     if channels is not None and (
         not isinstance(channels, ChannelModel) or isinstance(channels, type)
     ):
@@ -151,6 +159,8 @@ def _refusal(name: str, wanted: str, value: object, hint: str) -> ParameterError
 def _how_to_make_a_dataset(value: object) -> str:
     if isinstance(value, TensorDataset):
         return "make one with Dataset.of(*train.tensors, *test.tensors)"
+    if isinstance(value, Mapping) and value:
+        return f"of a mapping 'train' and 'test' are used, it has {shown(list(value))}"
     if isinstance(value, torch.utils.data.Dataset) or hasattr(value, "column_names"):
         return "make one with Dataset.of_samples(train, test)"
     return (

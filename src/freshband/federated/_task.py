@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import torch
-
 from freshband.federated.data.base import Dataset
 from freshband.federated.losses import CrossEntropy, Loss, build_loss
 from freshband.federated.metrics import Accuracy, Metric, build_metric
@@ -55,14 +53,3 @@ def task_of(
         ),
         rounds=settings.rounds,
     )
-
-
-def scores_of(outputs: Any) -> torch.Tensor:
-    """Return the tensor in what a module returned: itself, its ``logits``, or the first."""
-    found = getattr(outputs, "logits", outputs)
-    found = found[0] if isinstance(found, tuple | list) and found else found
-    if isinstance(found, dict):
-        found = found.get("logits", next(iter(found.values()), None))
-    if not isinstance(found, torch.Tensor):
-        raise TypeError(f"a model must return a tensor, got {type(outputs).__name__}")
-    return found

@@ -15,7 +15,6 @@ import copy
 import dataclasses
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, Unpack
 
 import numpy as np
@@ -31,7 +30,14 @@ from freshband.federated._parts import parts_of
 from freshband.federated._state import PendingUpdates, ServerState, copy_into
 from freshband.federated.batches import Batches
 from freshband.federated.clients import choose_clients, pick_device
-from freshband.federated.clients._base import ExamResult, LocalTraining, TrainingJob, Trial
+from freshband.federated.clients._base import (
+    ExamResult,
+    LocalTraining,
+    TrainingJob,
+    Trial,
+    evaluating,
+    one_thread,
+)
 from freshband.federated.inspection import AlterUpdate
 from freshband.federated.records import RoundRecord
 from freshband.federated.server import FederatedServer, Plan
@@ -112,6 +118,7 @@ class Federation:
         self._further: dict[int, torch.Tensor] = {}  # what clients that wait add, by client
         self._newly_kept: dict[int, torch.Tensor] = {}  # what stays with clients, by client
         self.intact = True  # whether the state is that after a round, although one broke off
+        self.unexamined: RoundRecord | None = None  # a round whose evaluation broke off
 
     def _open_server(self, **parts: Any) -> FederatedServer:
         chosen = self.settings
@@ -157,7 +164,7 @@ class Federation:
         return self.state.round
 
     def __iter__(self) -> Iterator[RoundRecord]:
-        while self.round < self.settings.rounds:
+        while self.round < self.settings.rounds or self.unexamined is not None:
             yield self.step()
 
     def __enter__(self) -> Federation:
@@ -187,10 +194,16 @@ class Federation:
         return self.pending.kept.mean(dim=0)
 
     def step(self) -> RoundRecord:
-        """Play one round; where it breaks off, `intact` says whether the state is as before."""
+        """Play one round; where it breaks off, `intact` says whether the state can be saved.
+
+        It is that before the round or, where the evaluation broke off, that after it; the next call
+        then evaluates the model again and returns the record of that round.
+        """
         began = time.perf_counter()
         with one_thread():
             self.intact = True
+            if self.unexamined is not None:
+                return self._complete(self.unexamined, began)
             self.clients.train(self.begin(), self.settings.client_lr)
             return self.finish(began)
 
@@ -233,6 +246,7 @@ class Federation:
         if self._watched:
             self._check_updates(plan)
         self.intact = False
+        before = [(row, row.clone()) for row in self._rows_to_change()]
         for client, kept in self._newly_kept.items():
             pending.kept[client].copy_(kept)
         if len(pending.trained):
@@ -248,19 +262,35 @@ class Federation:
         answered = self._uplink.answered(plan.round)
         try:
             record = server.finish(plan, outcome, waiting, answered=answered)
-        except RuleError:  # the server is as before; what else changed cannot be taken back
-            changed = self._further or self._newly_kept or self._uplink.memory()
-            self.intact = not changed
+        except RuleError:  # the server is as before, and so are the clients and the air
+            for row, values in before:
+                row.copy_(values)
+            self.intact = True
             raise
-        found = self._examine(plan.round)
         self.intact = True
+        return self._complete(record, began)
+
+    def _rows_to_change(self) -> list[torch.Tensor]:
+        """Return what changes before the server's rule is asked, as views."""
+        pending = self.pending
+        rows = [pending.kept[client] for client in self._newly_kept]
+        for client in self._further:
+            rows += [pending.updates[client], pending.trained[client]]
+        return rows + [torch.from_numpy(seen) for seen in self._uplink.memory().values()]
+
+    def _complete(self, record: RoundRecord, began: float) -> RoundRecord:
+        """Add to a round how good its model is; keep the record where that breaks off."""
+        self.unexamined = record
+        found = self._examine(record.round)
+        self.unexamined = None
         return dataclasses.replace(record, **found, seconds=time.perf_counter() - began)
 
     def _errors_of(self, models: torch.Tensor, who: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the error of each client's model on its validation samples (35)."""
         most = self.settings.n_error_samples
+        t, val, kept = self.round + 1, self.partition.val, self.pending.kept
         trials = [
-            Trial(row, self.partition.val[client][:most], self.pending.kept[client])
+            Trial(row, val[client][:most], kept[client], t, int(client))
             for row, client in zip(models, who, strict=True)
         ]
         errors = 1.0 - self._scores(trials)
@@ -273,7 +303,8 @@ class Federation:
 
     def _scores(self, trials: Sequence[Trial]) -> NDArray[np.float64]:
         tried = np.array([len(trial.samples) for trial in trials])
-        return np.asarray(self.clients.count_correct(trials) / tried)
+        with evaluating(trials[0].round if trials else 0):
+            return np.asarray(self.clients.count_correct(trials) / tried)
 
     def _check_updates(self, plan: Plan) -> None:
         """Name the client whose training, by things of the user's own, made no numbers."""
@@ -289,10 +320,11 @@ class Federation:
         """Evaluate the model that is handed out on the test set, in rounds where that is due."""
         if t % self.settings.eval_every and t != self.settings.rounds:
             return {}
-        if self._own is None:
-            found = self.clients.examine(self.server.served)
-        else:
-            found = self.clients.examine(self.server.served, self._mean_kept())  # type: ignore[call-arg]  # own modules
+        with evaluating(t):
+            if self._own is None:
+                found = self.clients.examine(self.server.served)
+            else:
+                found = self.clients.examine(self.server.served, self._mean_kept())  # type: ignore[call-arg]  # own modules
         by_client = self._by_client(found)
         accuracy = found.metric
         if accuracy is None:
@@ -319,7 +351,9 @@ class Federation:
         known_by = [client for client, own in enumerate(self.partition.val) if len(own)]
         if known_by:
             served, kept, val = self.server.served, self.pending.kept, self.partition.val
-            by_client[known_by] = self._scores([Trial(served, val[c], kept[c]) for c in known_by])
+            by_client[known_by] = self._scores(
+                [Trial(served, val[c], kept[c], self.round, c) for c in known_by]
+            )
         return by_client
 
     # ------------------------------------------------------------------------------ saving
@@ -362,14 +396,3 @@ class Federation:
             self.close()
             raise FileError(f"cannot restore this run: {error}") from None
         return self
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch use one thread: sums over several depend on how they were split."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

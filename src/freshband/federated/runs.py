@@ -196,16 +196,18 @@ class Run:
 
     def _save(self) -> None:
         """Write a checkpoint, unless this round has one."""
-        if self.saved_round == self.round:
+        owed = self.federation.unexamined
+        records = self.records if owed is None else [*self.records, owed]
+        if self.saved_round == len(records):
             return
         state, facts = self.federation.checkpoint()
         tensors = {_STATE + name: tensor for name, tensor in state.items()}
-        stacked = _stack_records(self.records)
+        stacked = _stack_records(records)
         tensors |= {_RECORDS + name: torch.from_numpy(values) for name, values in stacked.items()}
         facts = {"federation": facts, "versions": versions()}
         with self._telling_what_is_safe():
-            save_checkpoint(_checkpoints(self.out), self.round, tensors, facts, self._terms.keep)
-        self.saved_round = self.round
+            save_checkpoint(_checkpoints(self.out), len(records), tensors, facts, self._terms.keep)
+        self.saved_round = len(records)
 
     def _save_if_possible(self, intact: bool = False) -> None:
         """Save when the caller left the loop; nobody can catch an error then."""
@@ -312,7 +314,14 @@ def resume_run(out: str | os.PathLike[str], **own: Unpack[OwnThings]) -> Run:
         records = _records_of(home, terms, found)
         facts = {**found.facts.get("federation", {}), "settings": terms.settings.model_dump()}
         federation = Federation.restore(tensors_of(found.tensors, _STATE), facts, **given)
-    return Run(home, terms, federation, records, notes, found.round)
+    if records and _lacks_evaluation(records[-1], terms.settings):
+        federation.unexamined = records.pop()  # it broke off there
+    return Run(home, terms, federation, records, notes, len(records))
+
+
+def _lacks_evaluation(record: RoundRecord, settings: Training) -> bool:
+    due = record.round % settings.eval_every == 0 or record.round == settings.rounds
+    return due and record.accuracy != record.accuracy
 
 
 def _read_rounds(out: str | os.PathLike[str]) -> xr.Dataset:

@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 
 from freshband.errors import ParameterError
-from freshband.federated.engine import Federation, one_thread
+from freshband.federated.clients._base import one_thread
+from freshband.federated.engine import Federation
 from freshband.federated.records import RoundRecord
 
 __all__ = ["train_together"]

@@ -13,7 +13,7 @@ from torch import nn
 from freshband.federated._own_things import OwnThings, check_settings
 from freshband.federated.clients import name_device
 from freshband.federated.engine import Federation
-from freshband.federated.loggers.base import AnyLogger, logging_to
+from freshband.federated.loggers.base import AnyLogger, logging_to, open_loggers
 from freshband.federated.records import RoundRecord
 from freshband.federated.result import collect_records
 from freshband.federated.runs import start_run
@@ -59,6 +59,7 @@ def train(
     ([1, 2, 3], 'Sequential', 3)
     """
     chosen = check_settings(Training() if settings is None else settings)
+    opened = open_loggers(loggers)  # before a folder is made
     with ExitStack() as stack:
         if out is None:
             federation = stack.enter_context(Federation(chosen, **own))
@@ -67,7 +68,7 @@ def train(
         else:
             run = stack.enter_context(start_run(chosen, out, **own))
             rounds, federation, folder = run, run.federation, run.out
-        log = stack.enter_context(logging_to(loggers, chosen, folder))
+        log = stack.enter_context(logging_to(opened, chosen, folder))
         records = []
         for record in rounds:
             records.append(record)

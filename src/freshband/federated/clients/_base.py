@@ -50,6 +50,8 @@ class Trial:
     model: torch.Tensor  # (P,)
     samples: Indices  # indices into the training set, at least one
     kept: torch.Tensor | None = None  # (L,), what stays with the client
+    round: int = 0
+    client: int = -1  # whose samples they are; -1 where nobody asked for it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,6 +152,17 @@ class Crew(Generic[_Tool]):
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread: sums over several depend on how they were split."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 class Exam:
     """The test set in pieces of a fixed size, so that the number of workers changes no sum."""
 
@@ -203,16 +216,30 @@ class LocalTraining(Protocol):
 
 
 @contextmanager
-def naming(jobs: Sequence[TrainingJob]) -> Iterator[None]:
-    """Add round and client to whatever a user's model, loss or optimiser raises in training."""
+def naming(jobs: Sequence[TrainingJob | Trial]) -> Iterator[None]:
+    """Add round and client to whatever a user's model, loss, optimiser or metric raises."""
     try:
         yield
     except Exception as error:
         if not jobs or jobs[0].client < 0:
             raise
         who = ", ".join(str(job.client) for job in jobs)
-        what = reason(error) or "no message"
-        told = what if isinstance(error, FreshbandError) else f"{type(error).__name__}: {what}"
         raise RuleError(
-            f"client{'s' * (len(jobs) > 1)} {who} in round {jobs[0].round}: {told}"
+            f"client{'s' * (len(jobs) > 1)} {who} in round {jobs[0].round}: {_told(error)}"
         ) from error
+
+
+@contextmanager
+def evaluating(round: int) -> Iterator[None]:
+    """Add the round to whatever a user's model, loss or metric raises on the test set."""
+    try:
+        yield
+    except RuleError:  # it names the round already
+        raise
+    except Exception as error:
+        raise RuleError(f"evaluation in round {round}: {_told(error)}") from error
+
+
+def _told(error: Exception) -> str:
+    what = reason(error) or "no message"
+    return what if isinstance(error, FreshbandError) else f"{type(error).__name__}: {what}"

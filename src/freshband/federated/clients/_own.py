@@ -6,14 +6,14 @@ import copy
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import numpy as np
 import torch
 from torch import nn
 
 from freshband.errors import RuleError
-from freshband.federated._task import Task, scores_of
+from freshband.federated._task import Task
 from freshband.federated.clients._base import (
     Crew,
     ExamResult,
@@ -27,6 +27,7 @@ from freshband.federated.clients._pointwise import differentiate
 from freshband.federated.clients._travel import Travel
 from freshband.federated.clients._trying import Findings, check_loss, measure
 from freshband.federated.data.base import Dataset
+from freshband.federated.losses.base import scores_of
 from freshband.federated.metrics import Accuracy
 from freshband.federated.optimisers.base import clip_gradients
 
@@ -67,8 +68,9 @@ class OwnClients:
 
         def work(worker: _Worker, trial: Trial) -> float:
             samples = torch.from_numpy(trial.samples).to(worker.row.device)
-            outputs = scores_of(worker.outputs(trial.model, trial.kept, "train", samples))
-            score = measure(self.task, outputs, worker.targets("train", samples))
+            with naming([trial]):
+                outputs = scores_of(worker.outputs(trial.model, trial.kept, "train", samples))
+                score = measure(self.task, outputs, worker.targets("train", samples))
             return score * len(trial.samples)
 
         return np.array(list(self._crew.share(trials, work)))
@@ -123,7 +125,7 @@ class _Worker:
     def _be(self, *, training: bool) -> None:
         self.module.train(training)
         for name in self.travel.still:
-            self.module.get_submodule(name).eval()
+            self.module.get_submodule(name).training = False  # not what it contains, say dropout
 
     def _load(self, model: torch.Tensor, kept: torch.Tensor | None) -> None:
         """Put a model, and what its client keeps, into the module."""
@@ -201,11 +203,12 @@ class _Worker:
         kept: torch.Tensor | None,
         part: Literal["train", "test"],
         samples: torch.Tensor | slice,
-    ) -> object:
+    ) -> Any:
         """Return what the module makes of some samples, as it is used and not trained."""
         self._load(model, kept)
         self._be(training=False)
-        with torch.no_grad():
-            found = self.module(*self._inputs(part, samples))
-        self._be(training=True)
-        return found
+        try:
+            with torch.no_grad():
+                return self.module(*self._inputs(part, samples))
+        finally:
+            self._be(training=True)

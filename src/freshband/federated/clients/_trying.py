@@ -5,19 +5,22 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
 from freshband.errors import FreshbandError, ParameterError, reason, shown
-from freshband.federated._task import Task, scores_of
+from freshband.federated._task import Task
 from freshband.federated.clients._noise import learn_pure
 from freshband.federated.clients._pointwise import watching
 from freshband.federated.data.base import Dataset
 from freshband.federated.data.samples import Samples
+from freshband.federated.losses.base import scores_of
+from freshband.federated.optimisers.base import clip_gradients
 
 _Found = TypeVar("_Found")
 
@@ -47,17 +50,20 @@ def why_not_plain(module: nn.Module, dataset: Dataset, task: Task) -> str:
     for name, part in module.named_modules():
         if isinstance(part, random) and getattr(part, "p", 1.0) > 0:
             return f"layer {name!r} is a {type(part).__name__}"
-    if _draws(module, dataset.shape):
-        return f"{type(module).__name__} draws random numbers in training"
-    return ""
-
-
-def _draws(module: nn.Module, shape: tuple[int, ...]) -> bool:
     weights = next(module.parameters())
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
         before = torch.get_rng_state()
-        copy.deepcopy(module).train()(torch.zeros(2, *shape).to(weights))
-        return not torch.equal(before, torch.get_rng_state())
+        outputs = copy.deepcopy(module).train()(torch.zeros(2, *dataset.shape).to(weights))
+        if not torch.equal(before, torch.get_rng_state()):
+            return f"{type(module).__name__} draws random numbers in training"
+    if not isinstance(outputs, torch.Tensor):
+        return f"{type(module).__name__} returns a {type(outputs).__name__}"
+    if not outputs.requires_grad:
+        raise ParameterError(
+            f"model must have outputs that depend on its parameters, those of "
+            f"{type(module).__name__} have no gradient"
+        )
+    return ""
 
 
 def check_parameters(module: nn.Module) -> None:
@@ -67,17 +73,25 @@ def check_parameters(module: nn.Module) -> None:
         raise ParameterError(
             f"model must know its shapes, {name} has lazy layers: call it on a batch first"
         )
+    if any(each.is_meta for each in held):
+        raise ParameterError(
+            f"model must have its weights, {name} is on the device 'meta': call to_empty, then "
+            "load or draw them"
+        )
     if not any(each.requires_grad for each in held):
         frozen = " but frozen ones" * bool(held)
         raise ParameterError(f"model must have parameters to train, {name} has none{frozen}")
 
 
-def try_training(module: nn.Module, dataset: Dataset, task: Task) -> Findings:
-    """Train a copy of a module for one step on two samples; say in one line what does not fit."""
+def try_training(module: nn.Module, dataset: Dataset, task: Task, batch_size: int = 2) -> Findings:
+    """Train a copy of a module for one step on two samples; say in one line what does not fit.
+
+    Where a batch is one sample, that is tried: BatchNorm cannot be trained on it.
+    """
     name = type(module).__name__
     tried = copy.deepcopy(module).cpu().train()
     trained: list[torch.Tensor] = [each for each in tried.parameters() if each.requires_grad]
-    samples = torch.arange(2, device=dataset.train_labels.device) % dataset.n_train
+    samples = torch.arange(min(batch_size, 2), device=dataset.train_labels.device) % dataset.n_train
     inputs = [each.cpu() for each in dataset.inputs("train", samples)]
     inputs = [each.to(trained[0]) if each.is_floating_point() else each for each in inputs]
     targets = dataset.train_labels[samples].cpu()
@@ -90,8 +104,6 @@ def try_training(module: nn.Module, dataset: Dataset, task: Task) -> Findings:
             outputs = _call(f"model must take samples, {takes}: {name}", tried, *inputs)
             loss = _loss_of(task, outputs, targets)
             gradients = torch.autograd.grad(loss, trained, allow_unused=True)
-        draws = not torch.equal(state, torch.get_rng_state())
-        pure = learn_pure(lambda: task.loss(tried(*inputs), targets)) if draws else frozenset()
         changed = tuple(
             key for key, each in tried.named_buffers() if not torch.equal(each, before[key])
         )
@@ -99,16 +111,86 @@ def try_training(module: nn.Module, dataset: Dataset, task: Task) -> Findings:
             raise ParameterError(
                 f"loss must depend on the parameters of {name}, none of them has a gradient"
             )
-        for each, gradient in zip(trained, gradients, strict=True):
-            each.grad = torch.zeros_like(each) if gradient is None else gradient
-        steps = _call("optimiser", lambda: task.optimiser.build(trained, 1e-6))
-        _call("optimiser", steps.step)
+        _put_gradients(trained, gradients)
+        _try_steps(task, trained)
+        draws = not torch.equal(state, torch.get_rng_state())
+
+        def whole_step() -> None:
+            found = torch.autograd.grad(
+                task.loss(tried(*inputs), targets), trained, allow_unused=True
+            )
+            _put_gradients(trained, found)
+            clip_gradients(trained, getattr(task.optimiser, "clip", None))
+            task.optimiser.build(trained, 1e-6).step()
+
+        pure = learn_pure(whole_step) if draws else frozenset()
         tried.eval()
         with torch.no_grad():
             outputs = _call(f"model must take samples, {takes}: {name}", tried, *inputs)
             _call("metric", measure, task, _call("model", scores_of, outputs), targets)
+            for part in ("train", "test"):
+                _try_extremes(tried, dataset, task, part, trained[0])
     norms = [key for key in before if _is_tracked(tried, key)]
     return Findings(tuple(dict.fromkeys((*norms, *changed))), draws, pure, guard.needed)
+
+
+def _put_gradients(
+    trained: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor | None]
+) -> None:
+    for each, gradient in zip(trained, gradients, strict=True):
+        each.grad = torch.zeros_like(each) if gradient is None else gradient
+
+
+def _try_steps(task: Task, trained: list[torch.Tensor]) -> None:
+    """Make one step by the gradients that the parameters have."""
+    example = "lambda parameters: torch.optim.SGD(parameters, lr=0.1)"
+    hint = f"it is given the list of a client's parameters, as in {example}"
+    steps = _call("optimiser", task.optimiser.build, trained, 1e-6, hint=hint)
+    groups = getattr(steps, "param_groups", None)
+    if isinstance(groups, list):
+        held = {id(each) for group in groups for each in group["params"]}
+        if held.isdisjoint(map(id, trained)):
+            raise ParameterError(
+                f"optimiser must change the parameters it is given, {type(steps).__name__} holds "
+                f"none of them: {hint}"
+            )
+    _call("optimiser", steps.step, hint="its step is called without a closure")
+
+
+def _try_extremes(
+    module: nn.Module,
+    dataset: Dataset,
+    task: Task,
+    part: Literal["train", "test"],
+    like: torch.Tensor,
+) -> None:
+    """Try the samples with the largest and smallest whole numbers: a vocabulary may be too small.
+
+    Only two samples were trained on, which may lack the last classes or tokens.
+    """
+    labels = getattr(dataset, f"{part}_labels")
+    columns = dataset._all(part) if isinstance(dataset, Samples) else [labels]
+    rows = {0, min(1, len(labels) - 1)}
+    for each in columns:
+        if each.dtype == torch.int64 and each.numel():
+            flat = each.reshape(len(each), -1)
+            rows |= {int(flat.amax(dim=1).argmax()), int(flat.amin(dim=1).argmin())}
+    samples = torch.tensor(sorted(rows), device=labels.device)
+    inputs = [each.cpu() for each in dataset.inputs(part, samples)]
+    inputs = [each.to(like) if each.is_floating_point() else each for each in inputs]
+    targets = labels[samples].cpu()
+    targets = targets.to(like) if targets.is_floating_point() else targets
+    takes = " and ".join(map(_described, inputs))
+    outputs = _call(f"model must take samples, {takes}: {type(module).__name__}", module, *inputs)
+    what = f"loss of targets {_described(targets)}"
+    if isinstance(outputs, torch.Tensor):
+        what += f" and outputs {tuple(outputs.shape)}"
+    _call(what, task.loss, outputs, targets)
+
+
+def _described(tensor: torch.Tensor) -> str:
+    bounds = f" in [{tensor.min()}, {tensor.max()}]" * (tensor.dtype == torch.int64)
+    return f"{tuple(tensor.shape)} of {_type(tensor)}{bounds}"
 
 
 def _is_tracked(module: nn.Module, name: str) -> bool:
@@ -133,7 +215,10 @@ def _loss_of(task: Task, outputs: Any, targets: torch.Tensor) -> torch.Tensor:
     what = f"loss of targets {tuple(targets.shape)} of {_type(targets)}"
     if isinstance(outputs, torch.Tensor):
         what += f" and outputs {tuple(outputs.shape)}"
-    loss: Any = _call(what, task.loss, outputs, targets)
+    with warnings.catch_warnings():  # a loss that torch broadcasts is not the one that was meant
+        warnings.filterwarnings("error", message="Using a target size")
+        hint = "it is given the model's outputs and the targets"
+        loss: Any = _call(what, task.loss, outputs, targets, hint=hint)
     check_loss(loss)
     if not math.isfinite(loss.item()):
         raise ParameterError(f"loss must be finite, got {loss.item()} for the first two samples")
@@ -154,12 +239,17 @@ def _type(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _call(what: str, function: Callable[..., _Found], *given: Any) -> _Found:
-    """Call what is the user's own, and say in one line what it raises."""
+def _call(what: str, function: Callable[..., _Found], *given: Any, hint: str = "") -> _Found:
+    """Call what is the user's own, and say in one line what it raises.
+
+    ``hint`` says how it is called, where it seems to expect something else.
+    """
     try:
         return function(*given)
     except FreshbandError:
         raise
     except Exception as error:  # of any type
-        first = reason(error).partition("\n")[0]
-        raise ParameterError(f"{what} fails: {type(error).__name__}: {first}") from error
+        told = f"{type(error).__name__}: {reason(error)}"
+        if hint and isinstance(error, TypeError):
+            told += f"; {hint}"
+        raise ParameterError(f"{what} fails: {told}") from error

@@ -6,7 +6,7 @@ They are read once from whatever holds them, and lie in memory as tensors.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -194,7 +194,7 @@ def read_clients(train: Sequence[Any], test: Any, **options: Any) -> Dataset:
     >>> read_clients([rows, rows, rows], rows).columns["client"].tolist()
     [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
     """
-    if not isinstance(train, list | tuple) or not train or not isinstance(train[0], Iterable):
+    if not isinstance(train, list | tuple) or not train:
         raise ParameterError(
             f"train must be a list with {_TAKEN} of each client, got {shown(train)}"
         )
@@ -276,10 +276,10 @@ def _columns_of(part: str, source: Any) -> _Columns:
         isinstance(each, np.ndarray | torch.Tensor) for each in source
     ):
         return dict(enumerate(source))
-    if not hasattr(source, "__getitem__") or isinstance(source, str | np.ndarray | torch.Tensor):
-        hint = ""
-        if isinstance(source, torch.utils.data.IterableDataset | torch.utils.data.DataLoader):
-            hint = "; make a list of its samples first"
+    streamed = isinstance(source, torch.utils.data.IterableDataset | torch.utils.data.DataLoader)
+    single = isinstance(source, str | np.ndarray | torch.Tensor)
+    if streamed or single or not hasattr(source, "__getitem__"):
+        hint = "; make a list of its samples first" * streamed
         raise ParameterError(f"{part} must be {_TAKEN}, got {shown(source)}{hint}")
     if not hasattr(source, "__len__") or len(source) == 0:
         raise ParameterError(f"{part} must have a length of at least 1, got {shown(source)}")

@@ -65,7 +65,7 @@ def logging_to(
     >>> mine
     ['0 of 3', 'end']
     """
-    opened: list[AnyLogger] = [_open(one) for one in loggers]
+    opened = open_loggers(loggers)
     with contextlib.ExitStack() as stack:
         for one in opened:
             if isinstance(one, Logger):
@@ -77,6 +77,13 @@ def logging_to(
                 (one.log if isinstance(one, Logger) else one)(record)
 
         yield log
+
+
+def open_loggers(loggers: Sequence[AnyLogger | str]) -> list[AnyLogger]:
+    """Return loggers that are given by name or as objects; refuse what is none."""
+    if not isinstance(loggers, list | tuple):
+        raise ParameterError(f"loggers must be a list, got {shown(loggers)}; put it into one")
+    return [_open(one) for one in loggers]
 
 
 def _open(given: AnyLogger | str) -> AnyLogger:

@@ -43,8 +43,20 @@ def build_loss(loss: str | Loss, **params: object) -> Loss:
     return found
 
 
-def paired(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+def scores_of(outputs: Any) -> torch.Tensor:
+    """Return the tensor in what a module returned: itself, its ``logits``, or the first."""
+    found = getattr(outputs, "logits", outputs)
+    found = found[0] if isinstance(found, tuple | list) and found else found
+    if isinstance(found, dict):
+        found = found.get("logits", next(iter(found.values()), None))
+    if not isinstance(found, torch.Tensor):
+        raise TypeError(f"a model must return a tensor, got {type(outputs).__name__}")
+    return found
+
+
+def paired(returned: Any, targets: torch.Tensor) -> torch.Tensor:
     """Return outputs in the shape of targets; a last dimension of one number may be left out."""
+    outputs = scores_of(returned)
     if outputs.shape == (*targets.shape, 1):
         outputs = outputs.squeeze(-1)
     if outputs.shape != targets.shape:

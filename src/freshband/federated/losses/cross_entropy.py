@@ -7,7 +7,8 @@ from typing import Annotated, Any, final
 import torch
 from pydantic import Field
 
-from freshband.federated.losses.base import register
+from freshband.errors import ParameterError
+from freshband.federated.losses.base import register, scores_of
 from freshband.parameters import Parameters
 
 __all__ = ["CrossEntropy"]
@@ -37,6 +38,12 @@ class CrossEntropy(Parameters):
 
     def __call__(self, outputs: Any, targets: torch.Tensor) -> torch.Tensor:
         """Return the mean over all targets."""
+        scores = scores_of(outputs)
+        if scores.shape[:-1] != targets.shape:
+            raise ParameterError(
+                f"outputs must have the shape of targets, {tuple(targets.shape)}, and the scores "
+                f"of classes last, got {tuple(scores.shape)}"
+            )
         return torch.nn.functional.cross_entropy(
-            outputs.flatten(0, -2), targets.flatten(), label_smoothing=self.label_smoothing
+            scores.flatten(0, -2), targets.flatten(), label_smoothing=self.label_smoothing
         )

@@ -17,6 +17,7 @@ from torch import nn
 from freshband._registry import Registry
 from freshband._seeding import Role, check_seed, sequence
 from freshband.errors import ParameterError, shown
+from freshband.federated.losses.base import scores_of
 from freshband.parameters import whole_number
 
 __all__ = ["ModelSpec", "build_model", "register", "registry"]
@@ -154,10 +155,15 @@ def _check_module(module: nn.Module, shape: _AnyShape, n_classes: int) -> None:
     wanted = f"model must map ({', '.join(map(str, (2, *shape)))}) to (2, {n_classes})"
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            scores = copy.deepcopy(module).eval()(torch.zeros(2, *shape).to(weights))
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ParameterError(f"{wanted}, {type(module).__name__} fails: {reason}") from None
-    if not isinstance(scores, torch.Tensor) or scores.shape != (2, n_classes):
-        got = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
-        raise ParameterError(f"{wanted}, got {got}")
+            returned = copy.deepcopy(module).eval()(torch.zeros(2, *shape).to(weights))
+    except Exception as error:  # of any type
+        what = str(error).partition("\n")[0]
+        if not isinstance(error, RuntimeError | ValueError | TypeError | IndexError):
+            what = f"{type(error).__name__}: {what}"
+        raise ParameterError(f"{wanted}, {type(module).__name__} fails: {what}") from None
+    try:
+        scores = scores_of(returned)
+    except TypeError:
+        raise ParameterError(f"{wanted}, got {type(returned).__name__}") from None
+    if scores.shape != (2, n_classes):
+        raise ParameterError(f"{wanted}, got {tuple(scores.shape)}")

@@ -195,6 +195,11 @@ def divide_samples(
     streams = sequence(check_seed(seed), Role.DATA, run).spawn(3)
     keeping = np.random.default_rng(streams[2])
     dealt = [_indices("partition", one) for one in held]
+    for client, own in enumerate(dealt):
+        if not len(own):
+            raise ParameterError(
+                f"partition must give every client a sample, client {client} has none"
+            )
     return Partition(*zip(*(_set_aside(one, val_fraction, keeping) for one in dealt), strict=True))
 
 
