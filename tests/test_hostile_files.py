@@ -50,6 +50,18 @@ def test_contributions_are_numbers(bad: object) -> None:
         coordinator.plan(bad)  # type: ignore[arg-type]
 
 
+def test_what_was_accepted_can_be_read_back() -> None:
+    """Numbers that a file may not hold are refused before anything is planned with them."""
+    coordinator = Coordinator("cucb+priority", 2, 3, weights=[1e-150, 1e150])
+    with pytest.raises(ParameterError, match=r"contributions must be at most 1e\+300, got"):
+        coordinator.plan([1e305, 1])
+    coordinator.plan([1e300, 0])
+    with pytest.raises(ParameterError, match=r"weight must be from 1e-150 to 1e\+150, got 1e-200"):
+        coordinator.join("new", weight=1e-200)
+    data = coordinator.to_bytes()
+    assert Coordinator.from_bytes(data).to_bytes() == data
+
+
 def read_trace(path: Path) -> None:
     from freshband.channels._reading import read
 

@@ -18,6 +18,8 @@ from freshband.matching.base import match
 from freshband.schedulers.base import override, score, select, update
 from freshband.states import FLAGS, between, declare, not_saved
 
+MOST_WORTH = 1e300  # of a contribution
+
 
 class Desk(NamedTuple):
     """The arrays of one round on the server, for M clients and N channels."""
@@ -169,5 +171,9 @@ def read_contributions(
         raise ParameterError(
             f"contributions must be {n_clients} finite numbers >= 0, one per client, "
             f"got {shown(contributions)}"
+        )
+    if (worth > MOST_WORTH).any():
+        raise ParameterError(
+            f"contributions must be at most {MOST_WORTH:g}, got {shown(contributions)}"
         )
     return worth

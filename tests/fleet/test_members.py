@@ -13,6 +13,7 @@ import pytest
 
 from freshband import Coordinator
 from freshband.errors import ParameterError
+from freshband.schedulers.base import link_mean
 from tests.playing import every_learner, interpret_coordinator
 from tests.simulation.refusing import refused
 
@@ -92,6 +93,39 @@ def test_numbers_are_used_again_only_when_no_outcome_can_arrive() -> None:
     assert this.alive[0] == 1
 
 
+def test_the_number_of_a_client_that_never_sent_is_free_at_once() -> None:
+    """A scheduler of sets of a fixed size makes room for clients that come later."""
+    this = Coordinator("m-exp3", 3, 4, client_ids=["a", "b", "spare"])
+    this.leave("spare")
+    assert sorted(this.plan().tolist())[0] == -1
+    assert this.join("c") == 2
+    assert this.client_ids == ["a", "b", "c"]
+
+
+def lead(this: Coordinator) -> float:
+    """By how much channel 0 is believed to be better than channel 1 for client 0."""
+    return float(link_mean(this._scheduler, 0, 0) - link_mean(this._scheduler, 0, 1))
+
+
+@pytest.mark.usefixtures("_uncompiled")
+def test_a_new_client_does_not_inherit_the_links_of_the_one_that_left() -> None:
+    this = Coordinator("bayes", 2, 3, links="differ", max_delay=0)
+    for _ in range(60):
+        this.observe(this.plan() == [0, 1])  # each client has one channel that works
+    this.leave(0)
+    this.plan()
+    this.observe([None, None])
+    links = this._scheduler
+    twin, others = Coordinator.from_bytes(this.to_bytes()), links.tries[:, 1].copy()
+    assert lead(this) > 0.1
+    assert twin.join("new") == this.join("new") == 0
+    assert not links.tries[:, 0].any()
+    assert not links.offset[:, 0].any()
+    np.testing.assert_array_equal(links.tries[:, 1], others)
+    assert abs(lead(this)) < 0.05  # both channels are known to work for somebody
+    assert go_on(twin, 4) == go_on(this, 4)
+
+
 def test_names_in_errors_and_logs(tmp_path: Path) -> None:
     log = tmp_path / "log"
     names = {"client_ids": ["kiln", 7], "channel_ids": ["low", "mid", "high"]}
@@ -110,8 +144,9 @@ def test_names_in_errors_and_logs(tmp_path: Path) -> None:
     for bad in (True, 1.5, ["kiln"], None):
         with refused(ParameterError, "(id of a client must be text|there is no client)"):
             this.leave(bad)  # type: ignore[arg-type]
-    with refused(ParameterError, "weights must be 1 finite numbers > 0"):
-        this.join("oven", weight=0.0)
+    for weight in (0.0, -1, np.inf, np.nan, "5", True, [1.0], None):
+        with refused(ParameterError, "weight must be a finite number > 0, got"):
+            this.join("oven", weight=weight)  # type: ignore[arg-type]
     assert this.client_ids == ["kiln", 7]
     this.leave(7)
     assert this.client_ids == ["kiln", None]
@@ -120,6 +155,7 @@ def test_names_in_errors_and_logs(tmp_path: Path) -> None:
 def test_without_names_numbers_are_the_names() -> None:
     this = Coordinator("cucb", 3, 4)
     assert this.client_ids == [0, 1, 2]
+    this.plan()  # number 1 stays in use until no outcome of this round can arrive
     this.leave(np.int64(1))  # type: ignore[arg-type]
     with refused(ParameterError, "there is no client 1"):
         this.leave(1)

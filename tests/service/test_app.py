@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from freshband import Coordinator
+from freshband.errors import FileError, ParameterError
 from freshband.service.app import create_app
 from freshband.service.calls import CALLS
 from freshband.service.catalogue import Catalogue
+from freshband.service.hosted import Hosted
 from tests.service.calling import Client, running
 
 SETUP = {"policy": "cucb", "n_clients": 2, "n_channels": 3}
@@ -114,7 +116,7 @@ def test_errors_are_one_line(
         ("a", {**SETUP, "n_clients": 10**8}, "too large to be started by a request"),
         ("a", {**SETUP, "links": "differ"}, "use 'bayes'"),
         ("a", {**SETUP, "options": [1]}, "options"),
-        ("a", {**SETUP, "client_ids": 5}, "not iterable"),
+        ("a", {**SETUP, "client_ids": 5}, "client_ids must hold one name per client"),
         ("a", {**SETUP, "client_ids": [[1], [2]]}, "must be text or a whole number"),
         ("a", [], "takes a JSON object"),
         (".a", SETUP, "the name of a coordinator must be"),
@@ -129,6 +131,50 @@ def test_a_coordinator_that_cannot_be_is_refused(
     assert status == 422
     assert text in reply["error"]
     assert client.call("GET", "/v1/coordinators") == (200, {"coordinators": ["default"]})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"options": {"slots": 10**7}},
+        {"policy": "bayes{slots=10000000}"},
+        {"policy": "cucb", "options": {"mean_window": 10**8}},
+    ],
+)
+def test_settings_of_a_policy_are_bounded_too(settings: Any) -> None:
+    with pytest.raises(ParameterError, match="too large to be started by a request"):
+        Catalogue().add("roof", {"n_clients": 2, "n_channels": 5, **settings})
+
+
+def test_a_second_service_touches_nothing(tmp_path: Path) -> None:
+    """Not even what a running one has written in part."""
+    state, folder = tmp_path / "state.npz", tmp_path / "state.npz.d"
+    with Catalogue(state) as catalogue:
+        catalogue.open("default", SETUP)
+        catalogue.add("roof", SETUP)
+        catalogue["roof"].answer("plan", {"round": 1})
+        with (folder / "roof.npz.journal").open("ab") as journal:
+            journal.write(b"half a li")
+        (folder / "new.npz.journal").write_bytes(b"of a coordinator that is being added\n")
+        before = {path: path.read_bytes() for path in folder.iterdir()}
+        with pytest.raises(FileError, match=r"state.npz is served by another process"):
+            Catalogue(state).open("default", SETUP)
+        with pytest.raises(FileError, match=r"roof.npz is served by another process"):
+            Hosted.reopened(folder / "roof.npz")
+        assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_others_are_answered_while_a_removal_waits(
+    catalogue: Catalogue, client: Client, port: int
+) -> None:
+    path = "/v1/coordinators/cellar"
+    client.call("PUT", path, SETUP)
+    removal = threading.Thread(target=Client(port).call, args=("DELETE", path))
+    with catalogue._adding:  # as while another coordinator is compiled
+        removal.start()
+        assert client.post("plan", {"round": 10**6})[0] == 409
+    removal.join()
+    assert "cellar" not in list(catalogue)
 
 
 def test_several_coordinators_by_name(client: Client, name: str) -> None:

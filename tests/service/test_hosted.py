@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -120,7 +121,12 @@ def test_a_repeated_request_is_answered_and_not_executed() -> None:
         ("observe", {"round": 3}, ParameterError, "needs a value for 'delivered'"),
         ("join", {"client": 2}, ParameterError, "there is a client 2 already"),
         ("join", {"client": None}, ParameterError, "needs a value for 'client'"),
-        ("join", {"client": "Eve", "weight": -1}, ParameterError, "finite numbers > 0"),
+        (
+            "join",
+            {"client": "Eve", "weight": -1},
+            ParameterError,
+            "must be a finite number > 0",
+        ),
         ("leave", {"client": "Eve"}, ParameterError, "there is no client 'Eve'"),
     ],
 )
@@ -233,6 +239,43 @@ def test_without_room_on_the_disk_nothing_is_learnt(
             hosted.settle()
     assert hosted.answer("plan", body) == reference.answer("plan", body)
     assert same_state(hosted, reference)
+
+
+def test_an_answer_that_is_repeated_is_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the first one was written but not synced, by a process that failed or was killed."""
+    path, journal, synced = tmp_path / "state.npz", tmp_path / "state.npz.journal", []
+    hosted = Hosted(SETUP, path)
+
+    def sync(handle: int) -> None:
+        synced.append(os.fstat(handle).st_size)
+
+    def fail(handle: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("freshband.service.journal.os.fdatasync", sync)
+    hosted.answer("plan", {"round": 1})  # and killed before it settles
+    assert not synced
+    dropped(hosted)
+    hosted = Hosted(SETUP, path)
+    assert synced == [journal.stat().st_size]
+    with monkeypatch.context() as patch:
+        patch.setattr("freshband.service.journal.os.fdatasync", fail)
+        hosted.answer("plan", {"round": 2})
+        with pytest.raises(FileError, match="Input/output error"):
+            hosted.settle()
+    before = journal.stat().st_ino
+    hosted.answer("plan", {"round": 2})
+    assert journal.stat().st_ino != before  # written again: a second sync proves nothing
+
+
+def test_an_empty_journal_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "state.npz"
+    Hosted(SETUP, path).close()
+    (tmp_path / "state.npz.journal").write_bytes(b"")
+    with pytest.raises(FileError, match=r"state.npz.journal is damaged: it is empty"):
+        Hosted.reopened(path)
 
 
 def test_an_unfinished_line_is_cut_off_and_a_changed_one_refused(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def serve(
     from freshband._files import check_writable
     from freshband.parameters import whole_number
     from freshband.service.catalogue import Catalogue
-    from freshband.service.server import read_secret
+    from freshband.service.server import check_listening, read_secret
     from freshband.service.server import serve as listen
 
     given: dict[str, Any] = {
@@ -112,6 +112,8 @@ def serve(
     }
     key = None if key_file is None else read_secret(key_file, "the key")
     token = None if token_file is None else read_secret(token_file, "the token").decode("latin-1")
+    token = token or os.environ.get(_TOKEN) or None
+    check_listening(host, port, token, tls_certificate, tls_key)
     if sys.stderr.isatty():
         typer.echo("starting; what is not compiled yet is compiled first", err=True)
     with (
@@ -125,7 +127,7 @@ def serve(
             catalogue,
             host,
             port,
-            token=token or os.environ.get(_TOKEN) or None,
+            token=token,
             certificate=tls_certificate,
             private_key=tls_key,
             max_body=whole_number("max_body", max_body, at_least=1),

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from freshband.errors import ParameterError
 from freshband.fleet._names import Name
 from freshband.fleet._view import View
-from freshband.fleet.options import read_weights
+from freshband.fleet.options import read_weight
+from freshband.schedulers.base import forget_client
 from freshband.states import enlarge
 
 
@@ -31,10 +32,8 @@ class Members(View):
         once no outcome of theirs can arrive any more.
         """
         with self._lock:
-            (share,) = read_weights([weight], 1)
-            free = np.flatnonzero(
-                (self._members == 0) & (self._left < self._round - self._options.max_delay)
-            )
+            share = read_weight(weight)
+            free = np.flatnonzero((self._members == 0) & ~self._awaited())
             number = int(free[0]) if len(free) else self.n_clients
             most = self._options.most(number + 1, self.n_channels)
             if most > self._fleet.links.most[0] and not self.policy.grows:
@@ -45,6 +44,8 @@ class Members(View):
             self._clients.enter(client, number)
             if number == len(self._members):
                 self._enlarge()
+            else:
+                forget_client(self._scheduler, number)  # its links were another client's
             fleet, self._complete = self._fleet, False
             self._members[number] = 1
             fleet.weight[number] = share
@@ -52,6 +53,13 @@ class Members(View):
             fleet.doubts.alive[number] = 1.0
             fleet.doubts.heard[number] = self._round
             return number
+
+    def _awaited(self) -> NDArray[np.bool_]:
+        """Which clients sent in a round of which outcomes may still arrive."""
+        sent, awaited = self._fleet.sent, np.zeros(self.n_clients, np.bool_)
+        used = np.arange(sent.entries.shape[1]) < sent.rounds["size"][:, None]
+        awaited[sent.entries["client"][used]] = True
+        return awaited
 
     def _enlarge(self) -> None:
         """Make room for one more client."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -20,6 +20,10 @@ class Names:
         self._numbers: dict[Name, int] = {}
         if given is None:
             return
+        if isinstance(given, Set | Mapping) or not isinstance(given, Iterable):  # have no order
+            raise ParameterError(
+                f"{what}_ids must hold one name per {what}, {count}, in order, got {shown(given)}"
+            )
         names = [given] if isinstance(given, str) else list(given)
         if len(names) != count:
             raise ParameterError(

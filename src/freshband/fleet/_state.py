@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband._rounds import Desk, open_desk
+from freshband._rounds import MOST_WORTH, Desk, open_desk
 from freshband.fleet._doubts import Doubts, open_doubts
+from freshband.fleet.options import LEAST_WEIGHT, MOST_WEIGHT
 from freshband.states import FIXED, FLAGS, Moment, between, declare, not_saved
 
 UNKNOWN, LOST, DELIVERED, MUTE = -1, 0, 1, 2  # MUTE: lost, which says nothing about the channel
@@ -142,8 +143,8 @@ for _marker in (SharedLinks, OwnLinks):  # nobody saves a fleet of `Everybody`
 declare(
     Fleet,
     served=between(0),
-    weight=between(1e-150, 1e150),
-    priorities=between(0, 1e300),
+    weight=between(LEAST_WEIGHT, MOST_WEIGHT),
+    priorities=between(0, MOST_WORTH),
     present=FLAGS,
     available=FLAGS,
     since=between(-1e300, "round"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,9 @@ __all__ = ["FleetOptions", "Links", "ProofOfLife", "Silence"]
 Links = Literal["shared", "differ"]
 Silence = Literal["random", "loss"]
 ProofOfLife = Literal["outcome", "delivery", "none"]
+
+LEAST_WEIGHT: Final = 1e-150  # weights beyond these leave the range of numbers with large ages
+MOST_WEIGHT: Final = 1e150
 
 
 class FleetOptions(Parameters):
@@ -69,12 +72,35 @@ def read_weights(weights: ArrayLike | None, n_clients: int) -> NDArray[np.float6
     """Return a weight per client, or raise `ParameterError`."""
     if weights is None:
         return np.ones(n_clients)
-    try:
-        numbers = np.array(weights, np.float64)
-    except (TypeError, ValueError):
-        numbers = np.zeros(0)
+    numbers = _numbers(weights)
     if numbers.shape != (n_clients,) or not (np.isfinite(numbers) & (numbers > 0)).all():
         raise ParameterError(
             f"weights must be {n_clients} finite numbers > 0, one per client, got {shown(weights)}"
         )
+    _check_range("weights", numbers, weights)
     return numbers
+
+
+def read_weight(weight: float) -> float:
+    """Return the weight of one client, or raise `ParameterError`."""
+    number = _numbers(weight)
+    if number.shape != () or not (np.isfinite(number) and number > 0):
+        raise ParameterError(f"weight must be a finite number > 0, got {shown(weight)}")
+    _check_range("weight", number, weight)
+    return float(number)
+
+
+def _numbers(values: ArrayLike) -> NDArray[np.float64]:
+    """Return numbers as an array; an empty one for text, truth values and the like."""
+    try:
+        given = np.asarray(values)
+        return np.array(given, np.float64) if given.dtype.kind in "iuf" else np.zeros(0)
+    except (TypeError, ValueError):
+        return np.zeros(0)
+
+
+def _check_range(name: str, numbers: NDArray[np.float64], given: ArrayLike) -> None:
+    if not ((numbers >= LEAST_WEIGHT) & (numbers <= MOST_WEIGHT)).all():
+        raise ParameterError(
+            f"{name} must be from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}, got {shown(given)}"
+        )

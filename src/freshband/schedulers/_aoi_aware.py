@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from freshband._jit import cold, kernel
 from freshband.ranking import CLIENTS, sort_by, take_available, take_best
 from freshband.schedulers.base import (
+    forget_client,
     link_mean,
     means,
     override,
@@ -206,6 +207,11 @@ def _means(scheduler: AoIAwareState, out: Any) -> None:
 @link_mean.register(AoIAwareState)
 def _link_mean(scheduler: AoIAwareState, client: int, channel: int) -> float:
     return link_mean(scheduler.inner, client, channel)  # type: ignore[no-any-return]  # a verb
+
+
+@forget_client.register(AoIAwareState)
+def _forget_client(scheduler: AoIAwareState, client: int) -> None:
+    forget_client(scheduler.inner, client)
 
 
 @update.register(AoIAwareState)

@@ -36,6 +36,7 @@ from freshband.schedulers._link_rates import (
 )
 from freshband.schedulers._links import average_clients, offer_all
 from freshband.schedulers.base import (
+    forget_client,
     link_mean,
     means,
     score,
@@ -284,6 +285,17 @@ def _means(scheduler: BayesLinksState, out: Any) -> None:
 def _link_mean(scheduler: BayesLinksState, client: int, channel: int) -> float:
     _catch_up(scheduler)
     return scheduler.mean[client, channel]  # type: ignore[no-any-return]  # a numpy number
+
+
+@forget_client.register(BayesLinksState)
+def _forget_client(scheduler: BayesLinksState, client: int) -> None:
+    # What is known of the channels, and of how links are related, stays.
+    scheduler.wins[:, client] = 0.0
+    scheduler.tries[:, client] = 0.0
+    scheduler.slab[:, client] = SLAB
+    scheduler.offset[:, client] = 0.0
+    scheduler.offset_variance[:, client] = OFFSET_VARIANCE
+    scheduler.stale[0] = 1
 
 
 @kernel

@@ -19,6 +19,7 @@ __all__ = [
     "Matchings",
     "Presets",
     "Scheduler",
+    "forget_client",
     "link_mean",
     "means",
     "override",
@@ -198,6 +199,15 @@ def update_late(scheduler: Any, t: int, when: int, client: int, channel: int, ou
 def link_mean(scheduler: Any, client: int, channel: int) -> float:
     """Return the expected success rate of a link, where links are scored per client."""
     return 0.5
+
+
+@verb
+def forget_client(scheduler: Any, client: int) -> None:
+    """Forget what is known of a client's links: another client gets its number.
+
+    By default nothing is: most schedulers know channels, not clients. Python calls it, between two
+    rounds.
+    """
 
 
 @verb

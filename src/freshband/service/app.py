@@ -93,7 +93,7 @@ class _Service:
     async def remove(self, request: Request) -> Response:
         hosted, name = self.find(request.scope), request.path_params["name"]
         async with self.turn(hosted):
-            self.catalogue.remove(name)
+            await asyncio.to_thread(self.catalogue.remove, name)  # it waits for one that is added
         self._turns.pop(hosted, None)
         return JSONResponse({"removed": name})
 
@@ -138,7 +138,7 @@ class _Call:
 async def _read_body(scope: Scope, receive: Receive, most: int) -> Any:
     """Return a request's JSON, of a bounded size and within a bounded time."""
     kind = dict(scope["headers"]).get(b"content-type", b"")
-    if not kind.startswith(b"application/json"):
+    if kind.partition(b";")[0].strip().lower() != b"application/json":
         raise HTTPException(415, "send the body as application/json")
     data, more = b"", True
     try:

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
+from freshband._default import DEFAULT_POLICY
+from freshband._policy import parse_policy
 from freshband.errors import (
     FileError,
     FreshbandError,
@@ -75,17 +77,19 @@ class Catalogue:
 
     def open(self, name: str, settings: Mapping[str, Any]) -> None:
         """Start or restore the first coordinator, and restore those that were added to it."""
-        if self._folder is not None:
-            for orphan in self._folder.glob("*.journal"):  # of a deletion that was killed
-                if not orphan.with_suffix("").exists():
-                    with suppress(OSError):
-                        orphan.unlink()
-            for path in sorted(self._folder.glob("[!.]*.npz")):  # not those half written
-                self._hosted[path.stem] = Hosted.reopened(path, self._key)
-        if name in self._hosted:
+        if self._folder is not None and (self._folder / f"{name}.npz").exists():
             raise ParameterError(f"{name!r} is the name of a coordinator in {self._folder}")
+        # Its lock comes before all else: the folder may be that of a service that runs.
         self._hosted[_read_name(name)] = Hosted(settings, self._state, self._key)
         self._first = name
+        if self._folder is None:
+            return
+        for orphan in self._folder.glob("*.journal"):  # of a deletion that was killed
+            if not orphan.with_suffix("").exists():
+                with suppress(OSError):
+                    orphan.unlink()
+        for path in sorted(self._folder.glob("[!.]*.npz")):  # not those half written
+            self._hosted[path.stem] = Hosted.reopened(path, self._key)
 
     def add(self, name: str, settings: Any, *, trusted: bool = False) -> bool:
         """Start a coordinator, and return True; False if there is one with the same settings.
@@ -160,3 +164,11 @@ def _check_size(given: Mapping[str, Any]) -> None:
             f"a coordinator of n_clients={clients}, n_channels={channels}, max_delay={delay} is "
             "too large to be started by a request; start it with the service"
         )
+    policy = parse_policy(given.get("policy", DEFAULT_POLICY), given.get("options"))
+    for part in (policy.scheduler, policy.matching):
+        for name, value in vars(part).items():  # such as the length of a window
+            if isinstance(value, int) and value * (channels + links) > _NUMBERS:
+                raise ParameterError(
+                    f"a coordinator of n_channels={channels}, {name}={value} is too large to be "
+                    "started by a request; start it with the service"
+                )

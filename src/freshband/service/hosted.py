@@ -86,9 +86,7 @@ class Hosted:
     def reopened(cls, path: Path, key: bytes | None = None) -> Hosted:
         """Return what is kept in a file, with the settings it was started with."""
         journal = Journal(path.with_name(f"{path.name}.journal"), key)
-        settings = journal.read()[0]["settings"]
-        journal.close()
-        return cls(settings, path, key)
+        return cls(journal.first().get("settings", {}), path, key)
 
     # ------------------------------------------------------------------------------- requests
 

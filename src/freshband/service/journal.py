@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from freshband._files import write_whole
 from freshband.errors import FileError, reason
@@ -41,7 +41,7 @@ class Journal:
         self._handle = -1
         self._last = b""
         self.size = self.lines = 0
-        self.unsynced = False
+        self.unsynced = self._doubtful = False
 
     def begin(self, first: bytes) -> None:
         """Replace the file, completely or not at all, by one with a single line."""
@@ -50,13 +50,19 @@ class Journal:
         write_whole(self.path, line)
         self._reach(len(line), 1, digest)
 
+    def first(self) -> dict[str, Any]:
+        """Return the first record and change nothing; raises `FileError`."""
+        for text, _ in self._texts(self._data()):
+            return cast(dict[str, Any], json.loads(text))
+        raise FileError(f"{self.path} is damaged: it is empty")
+
     def read(self) -> list[dict[str, Any]]:
-        """Return the records of the file, and go on after the last; raises `FileError`."""
+        """Return the records of the file, and go on after the last; raises `FileError`.
+
+        They are durable then: a process that was killed, or failed, may not have synced the last.
+        """
         self.close()
-        try:
-            data = self.path.read_bytes()
-        except OSError as error:
-            raise FileError(f"cannot read {self.path}: {reason(error)}") from None
+        data = self._data()
         whole = data[: data.rfind(b"\n") + 1]
         records, last = [], b""
         for text, digest in self._texts(whole):
@@ -68,7 +74,26 @@ class Journal:
             except OSError as error:
                 raise FileError(f"cannot write {self.path}: {reason(error)}") from None
         self._reach(len(whole), len(records), last)
+        if self._doubtful:  # after a failed sync a second one may succeed without having written
+            write_whole(self.path, whole)
+            self._doubtful = False
+        else:
+            self._open()
+            self.sync()
         return records
+
+    def _data(self) -> bytes:
+        try:
+            return self.path.read_bytes()
+        except OSError as error:
+            raise FileError(f"cannot read {self.path}: {reason(error)}") from None
+
+    def _open(self) -> None:
+        try:
+            if self._handle < 0:
+                self._handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | _BINARY)
+        except OSError as error:
+            raise FileError(f"cannot write {self.path}: {reason(error)}") from None
 
     def _texts(self, whole: bytes) -> Iterator[tuple[bytes, bytes]]:
         last = b""
@@ -84,9 +109,8 @@ class Journal:
     def append(self, text: bytes) -> None:
         """Write a line, completely or not at all; `sync` makes it durable. Raises `FileError`."""
         line, digest = self._line(text, self._last)
+        self._open()
         try:
-            if self._handle < 0:
-                self._handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | _BINARY)
             if os.write(self._handle, line) != len(line):
                 raise OSError(28, "No space left on device")
         except OSError as error:
@@ -101,6 +125,7 @@ class Journal:
         try:
             getattr(os, "fdatasync", os.fsync)(self._handle)
         except OSError as error:
+            self._doubtful = True
             raise FileError(f"cannot write {self.path}: {reason(error)}") from None
         self.unsynced = False
 

@@ -16,7 +16,7 @@ from freshband.parameters import whole_number
 from freshband.service.app import create_app, is_loopback
 from freshband.service.catalogue import Catalogue
 
-__all__ = ["read_secret", "serve"]
+__all__ = ["check_listening", "read_secret", "serve"]
 
 _LOG = logging.getLogger("freshband.service")
 _SHORTEST: Final = 16  # characters of a token
@@ -65,15 +65,8 @@ def serve(
     tell : callable, optional
         What to do with the line that says where it listens; by default it is logged.
     """
+    check_listening(host, port, token, certificate, private_key)
     app = create_app(catalogue, token=token, max_body=max_body)
-    if token is None and not _only_loopback(host):
-        raise ParameterError(
-            f"host {shown(host)} can be reached by others: give a token, or listen on 127.0.0.1"
-        )
-    if (certificate is None) != (private_key is None):
-        raise ParameterError("TLS needs a certificate and its private key")
-    if whole_number("port", port, at_least=0) > _PORTS:
-        raise ParameterError(f"port must be at most {_PORTS}, got {port}")
     try:
         config = uvicorn.Config(
             app,
@@ -102,6 +95,20 @@ def serve(
         _LOG.warning("without TLS the token can be read on the way: give a certificate")
     with listener:
         uvicorn.Server(config).run(sockets=[listener])
+
+
+def check_listening(
+    host: str, port: int, token: str | None, certificate: Path | None, private_key: Path | None
+) -> None:
+    """Raise `ParameterError` where `serve` would refuse to listen, before anything is started."""
+    if token is None and not _only_loopback(host):
+        raise ParameterError(
+            f"host {shown(host)} can be reached by others: give a token, or listen on 127.0.0.1"
+        )
+    if (certificate is None) != (private_key is None):
+        raise ParameterError("TLS needs a certificate and its private key")
+    if whole_number("port", port, at_least=0) > _PORTS:
+        raise ParameterError(f"port must be at most {_PORTS}, got {port}")
 
 
 def _listen(host: str, port: int) -> socket.socket:
