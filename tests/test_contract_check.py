@@ -54,6 +54,11 @@ CASES = {
     "scalar": ({"state": "0.5"}, "field 'seen' of the ScalarState of policy 'scalar' must be an"),
     "alarming": ({"learn": "return 17"}, "update must return a channel from 0 to 4, or -1, got 17"),
     "typo": ({"choice": "jj"}, "NameError: name 'jj' is not defined (typo.py, line 13)"),
+    "writing": (
+        {"choice": "j\n    ages[0] = 1"},
+        "may only read, such as ages, assignment or",
+    ),
+    "lying": ({"learn": "outcome[0] = 1; return -1"}, "the state (lying.py, line 22)"),
     "wild": ({"state": "np.full(1, 7.0)"}, "'means' must write success rates in [0, 1], got 7.0"),
 }
 
@@ -99,6 +104,33 @@ def test_what_is_missing_is_told(tmp_path: Path, shell: Shell, uncompiled: None)
     first, second = done.out.splitlines()
     assert "BareState registers no version of 'means', so that '+aa' cannot be used" in first
     assert "bare: it has parameters (width), but no presets: name settings, such as" in second
+
+
+def test_a_scheduler_that_is_shown_the_channels_or_cannot_choose_is_told(
+    tmp_path: Path, shell: Shell, uncompiled: None
+) -> None:
+    path = write(tmp_path, "seer")
+    shown = "from freshband.schedulers.base import reveal\n@reveal.register(SeerState)\n"
+    shown += "def _reveal(scheduler, true_means, states):\n    scheduler.seen[0] = true_means[0]\n"
+    path.write_text(path.read_text().replace("@update", shown + "@update"))
+    done = shell("check", path)
+    assert done.code == 1
+    assert "SeerState registers a version of 'reveal': its class must say 'sees_" in done.out
+    path = write(tmp_path, "helpless")
+    path.write_text(path.read_text().replace("@select.register(HelplessState)\n", ""))
+    done = shell("check", path)
+    assert done.code == 1
+    assert "HelplessState registers no version of 'select'" in done.out
+
+
+def test_a_verb_with_other_parameters_is_told_with_the_users_line(
+    tmp_path: Path, shell: Shell
+) -> None:
+    path = write(tmp_path, "misnamed")
+    path.write_text(path.read_text().replace("(scheduler, t, ages,", "(state, t, ages,"))
+    done = shell("check", path)
+    assert done.code == 1
+    assert f"in {path}, line 10: 'select' must have the parameters (scheduler, t, " in done.out
 
 
 def test_files_without_schedulers_and_files_that_fail(tmp_path: Path, shell: Shell) -> None:

@@ -19,7 +19,7 @@ from freshband.errors import ParameterError, RuleError
 from freshband.matching.base import match
 from freshband.matching.base import registry as matchings
 from freshband.parameters import Parameters
-from freshband.schedulers.base import Matchings, Presets, select, update
+from freshband.schedulers.base import Matchings, Presets, means, select, update
 from freshband.schedulers.base import registry as schedulers
 from freshband.schedulers.counts import Counts, absorb, start_counts
 from freshband.simulation import _players
@@ -107,6 +107,42 @@ class Mistyped(Silent):
         return MistypedState(np.zeros(1))
 
 
+class ScribblingState(NamedTuple):
+    rates: NDArray[np.float64]
+
+
+@select.register(ScribblingState)
+def _scribble(scheduler: Any, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+    for j in range(len(chosen)):
+        chosen[j] = j
+        ages[j] = 1
+
+
+@means.register(ScribblingState)
+def _scribbled(scheduler: Any, out: Any) -> None:
+    for k in range(len(out)):
+        out[k] = scheduler.rates[k]
+
+
+class Scribbling(Silent):
+    def start(self, n_clients: int, n_channels: int, rng: Any, horizon: Any) -> Any:
+        return ScribblingState(np.zeros(n_channels))
+
+
+class ShrinkingState(NamedTuple):
+    unused: NDArray[np.float64]
+
+
+@select.register(ShrinkingState)
+def _shrink(scheduler: Any, t: int, ages: Any, rng: Any, chosen: Any) -> None:
+    ages -= 1  # numba stumbles over it
+
+
+class Shrinking(Silent):
+    def start(self, n_clients: int, n_channels: int, rng: Any, horizon: Any) -> Any:
+        return ShrinkingState(np.zeros(1))
+
+
 class Scalar(Silent):
     def start(self, n_clients: int, n_channels: int, rng: Any, horizon: Any) -> Any:
         return MistypedState(0.5)  # type: ignore[arg-type]
@@ -177,7 +213,7 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
     """Register for these tests only: contract tests go over everything that is registered."""
-    own = [Faulty, Silent, Mistyped, Scalar, Nothing]
+    own = [Faulty, Silent, Mistyped, Scribbling, Shrinking, Scalar, Nothing]
     for kind in own:
         schedulers.register(kind.__name__.lower())(kind)  # type: ignore[type-abstract]
     matchings.register("twice")(Twice)
@@ -323,6 +359,20 @@ def test_an_update_without_return_notices_nothing() -> None:
     coordinator = Coordinator("silent", n_clients=2, n_channels=5)
     coordinator.plan()
     assert coordinator.observe([True, False]) is None
+
+
+@with_compiler
+@pytest.mark.parametrize("policy", ["scribbling", "scribbling+aa"])
+def test_a_scheduler_that_writes_ages_is_not_compiled(policy: str) -> None:
+    with pytest.raises(RuleError, match=r"may only read.*\(test_own_policies.py, line \d+\)"):
+        play(policy)
+
+
+@with_compiler
+def test_an_error_inside_the_compiler_is_one_line() -> None:
+    with pytest.raises(RuleError, match="compiled, which numba does not explain") as caught:
+        play("shrinking")
+    assert "\n" not in str(caught.value)
 
 
 @with_compiler

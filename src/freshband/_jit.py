@@ -18,6 +18,7 @@ import linecache
 import re
 import shutil
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,7 +29,7 @@ from numba import extending
 from numba.core import caching, config, errors, sigutils
 from numba.core.compiler_lock import global_compiler_lock
 
-from freshband._lending import all_ours
+from freshband._lending import all_ours, read_only
 from freshband._linking import ENTRY_OPTIONS, INNER_OPTIONS, UNALIASED_OPTIONS
 from freshband.errors import RuleError
 
@@ -38,6 +39,10 @@ _Place = tuple[str, str]  # a file, and a line
 _OURS = __name__.partition(".")[0] + "."
 # Files that call users' code, and so are not where an error comes from.
 _CALLERS = ("coordinator.py", "_loop.py", "_fleet_loop.py", "_rounds.py", "_planning.py")
+READS_ONLY = (
+    "it writes into an array that it may only read, such as ages, assignment or outcome: copy "
+    "what is needed into an array of the state"
+)
 _STALE = 3600.0  # seconds after which cache entries of older sources are removed
 
 
@@ -98,8 +103,14 @@ def verb(default: Callable[..., Any], *, inline: bool = True) -> Verb:
 
     def register(*state_types: type) -> Callable[[F], F]:
         def enter(version: F) -> F:
-            if list(inspect.signature(version).parameters) != list(signature.parameters):
-                raise TypeError(f"{default.__name__}{signature}: {version} has other parameters")
+            wanted, given = (
+                ", ".join(inspect.signature(each).parameters) for each in (default, version)
+            )
+            if given != wanted:
+                raise TypeError(
+                    f"{default.__name__!r} must have the parameters ({wanted}), but "
+                    f"{version.__name__!r} has ({given})"
+                )
             for state_type in state_types:
                 _claim_name(state_type)
                 table[state_type] = version
@@ -187,11 +198,23 @@ class explained:  # noqa: N801  # used as contextlib's are, but costs less in ev
             raise RuleError(
                 f"policy {self._policy!r} cannot be compiled: {_gist(error)}"
             ) from error
+        if error is not None and _failed_compiling(error):
+            raise RuleError(
+                f"policy {self._policy!r} cannot be compiled, which numba does not explain "
+                f"({type(error).__name__}: {error}); 'freshband check' plays it as plain Python"
+            ) from error
         if isinstance(error, IndexError):
             raise RuleError(
                 f"policy {self._policy!r} used an index outside an array: {error}; with "
                 "NUMBA_DISABLE_JIT=1 Python shows where"
             ) from error
+
+
+def _failed_compiling(error: BaseException) -> bool:
+    """Whether an error is one of the compiler's own mistakes, which are of any kind."""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    home = Path(numba.__file__).parent
+    return isinstance(error, Exception) and Path(files[-1]).is_relative_to(home)
 
 
 def _gist(error: BaseException) -> str:
@@ -202,6 +225,8 @@ def _gist(error: BaseException) -> str:
     if what.startswith("No implementation of"):
         call = re.search(r">>> (.+)", complaint)
         what = f"no way to compute {call[1]}" if call else what
+    if re.search(r"setitem[(]readonly array|Cannot modify readonly array", what):
+        what = READS_ONLY
     what = re.sub(r"(\.* Raised from|, defined at) .*", "", what)  # the line follows
     what = re.sub(r"of type (\w+State)\(.*", r"of \1", what.replace("unaligned ", ""))
     near, all_named = (_PLACE.findall(text) for text in (complaint, plain))
@@ -355,3 +380,21 @@ def is_ours(state: Any) -> bool:
 @overload(is_ours, jit_options={"forceinline": True, **INNER_OPTIONS}, strict=False)
 def _compiled_is_ours(state: Any) -> Any:
     return (lambda state: True) if all_ours((state,)) else (lambda state: False)
+
+
+def shut(array: Any, state: Any) -> Any:
+    """Return an array as the verbs of a state get it that only read it: writing is an error.
+
+    A scheduler that wrote ages or outcomes would change what it is measured by. Compiled code of
+    the package is trusted, and a user's that writes is not compiled.
+    """
+    seen = array.view()
+    seen.flags.writeable = False
+    return seen
+
+
+@overload(shut, jit_options={"forceinline": True, **INNER_OPTIONS}, strict=False)
+def _compiled_shut(array: Any, state: Any) -> Any:
+    if all_ours((state,)):
+        return lambda array, state: array
+    return lambda array, state: read_only(array)

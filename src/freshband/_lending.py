@@ -187,6 +187,16 @@ def _compiled_lend(value: Any) -> Any:
     return lambda value: _lend(value)
 
 
+@extending.intrinsic  # type: ignore[untyped-decorator]  # numba ships no annotations
+def read_only(typing_context: Any, value: Any) -> Any:
+    """Return a lent array as one that compiled code cannot write."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return args[0]
+
+    return value.copy(readonly=True)(value), generate
+
+
 # ------------------------------------------------------------------------------------ binding
 
 

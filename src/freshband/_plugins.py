@@ -75,7 +75,9 @@ def import_file(path: Path) -> None:
         if isinstance(error, SyntaxError):
             where, line, text = error.filename, error.lineno, error.msg
         else:
-            last = traceback.extract_tb(error.__traceback__)[-1]
+            frames = traceback.extract_tb(error.__traceback__)
+            own = [frame for frame in frames if Path(frame.filename) in (path, whole)]
+            last = (own or frames)[-1]
             where, line, text = last.filename, last.lineno, str(error)
         raise FileError(
             f"cannot import {path}: {type(error).__name__} in {where}, line {line}: {text}"

@@ -101,6 +101,7 @@ class Policy:
                 )
         state = begin(slots, n_channels, rng, horizon)
         _check_state(f"policy {self.name!r}", state)
+        self._check_verbs(state)
         if self.aware is not None:
             if not means.knows(type(state)):
                 raise ParameterError(
@@ -111,6 +112,22 @@ class Policy:
         pairing = self.matching.start(n_clients, lot=int(rng.random() * CLIENTS))
         _check_state(f"matching {self.matching_name!r}", pairing)
         return state, pairing
+
+    def _check_verbs(self, state: Any) -> None:
+        """Refuse a state that cannot choose, or that is shown the channels without saying so."""
+        if not schedulers.select.knows(type(state)):
+            raise ParameterError(
+                f"the scheduler of policy {self.name!r} cannot choose: {type(state).__name__} "
+                "registers no version of 'select'"
+            )
+        kinds = {type(part) for part in _nested(state)} - {_aoi_aware.AoIAwareState}  # passes it on
+        for kind in kinds if not self.scheduler.sees_channels else ():
+            if schedulers.reveal.knows(kind):
+                raise ParameterError(
+                    f"the scheduler of policy {self.name!r} is shown the channels, because "
+                    f"{kind.__name__} registers a version of 'reveal': its class must say "
+                    "'sees_channels: ClassVar[bool] = True', which makes it an oracle"
+                )
 
 
 def label_of(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband._jit import cold, is_ours, kernel
+from freshband._jit import cold, is_ours, kernel, shut
 from freshband._policy import Policy
 from freshband.errors import ParameterError, RuleError, shown
 from freshband.matching.base import match
@@ -69,7 +69,7 @@ def plan_round(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) -> bo
         desk.overridden[j] = 0
         if not is_ours(matching):  # matchings of the package write all entries
             desk.assignment[j] = -1
-    select(scheduler, t, desk.ages, rng, desk.chosen)
+    select(scheduler, t, shut(desk.ages, scheduler), rng, desk.chosen)
     return assign_chosen(scheduler, matching, desk, rng, t)
 
 
@@ -79,8 +79,10 @@ def assign_chosen(scheduler: Any, matching: Any, desk: Any, rng: Any, t: int) ->
     if not is_ours(scheduler) and not _exist(desk, -t):  # match would leave the arrays
         return False
     score(scheduler, t, desk.scores)
-    match(matching, t, desk.chosen, desk.scores, desk.ages, desk.priorities, rng, desk.assignment)
-    override(scheduler, t, desk.ages, desk.scores, desk.assignment, desk.overridden)
+    ages, priorities = shut(desk.ages, matching), shut(desk.priorities, matching)
+    match(matching, t, desk.chosen, desk.scores, ages, priorities, rng, desk.assignment)
+    seen = shut(desk.ages, scheduler)
+    override(scheduler, t, seen, desk.scores, desk.assignment, desk.overridden)
     return keeps_rules(scheduler, matching, desk, t)
 
 
@@ -129,7 +131,14 @@ def observe_round(scheduler: Any, desk: Any, t: int) -> int:
     """
     for j in range(len(desk.ages)):
         desk.ages[j] = 1 if desk.outcome[j] == 1 else desk.ages[j] + 1
-    return _noticed(update(scheduler, t, desk.assignment, desk.outcome, desk.overridden))
+    return learn(scheduler, desk, t)
+
+
+@kernel
+def learn(scheduler: Any, desk: Any, t: int) -> int:
+    """Let a scheduler learn from the round on the desk; return the channel that changed, or -1."""
+    assignment, outcome = shut(desk.assignment, scheduler), shut(desk.outcome, scheduler)
+    return _noticed(update(scheduler, t, assignment, outcome, shut(desk.overridden, scheduler)))
 
 
 def broken_rule(policy: str, t: int, desk: Desk, alarm: int = -1) -> RuleError:

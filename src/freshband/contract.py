@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband._jit import explained
+from freshband._jit import READS_ONLY, explained, shut
 from freshband._lending import Caller
 from freshband._policy import Policy, parse_policy
 from freshband._rounds import broken_rule, open_desk, plan_round
@@ -102,7 +102,9 @@ def plain_problems(policy: Policy, clients: int, channels: int, rounds: int = _R
     except FreshbandError as error:
         return Found([*said, str(error)], True)
     except Exception as error:  # whatever the user's code raises
-        return Found([*said, f"{type(error).__name__}: {error}{_place(policy, error)}"], True)
+        shut_out = isinstance(error, ValueError) and "read-only" in str(error)
+        what = READS_ONLY if shut_out else f"{type(error).__name__}: {error}"
+        return Found([*said, what + _place(policy, error)], True)
     return Found(said, False)
 
 
@@ -118,7 +120,7 @@ def _play_plainly(policy: Policy, clients: int, channels: int, rounds: int) -> I
         )
     for t, states in enumerate(air.states, start=1):
         desk.chosen[:] = -1  # what select does not fill stays so
-        reveal(scheduler, air.means[t - 1], states)
+        reveal(scheduler, shut(air.means[t - 1], scheduler), shut(states, scheduler))
         if not plan_round(scheduler, matching, desk, rng, t):
             raise broken_rule(policy.name, t, desk)
         if np.isnan(desk.scores[:, desk.chosen]).any():
@@ -126,7 +128,8 @@ def _play_plainly(policy: Policy, clients: int, channels: int, rounds: int) -> I
             return
         desk.outcome[:] = np.where(desk.assignment >= 0, states[desk.assignment], -1)
         desk.ages[:] = np.where(desk.outcome == 1, 1, desk.ages + 1)
-        alarm = update(scheduler, t, desk.assignment, desk.outcome, desk.overridden)
+        seen = (shut(each, scheduler) for each in (desk.assignment, desk.outcome, desk.overridden))
+        alarm = update(scheduler, t, *seen)
         if alarm is None and not silent:
             silent = True
             yield "'update' returns nothing: end it with 'return -1', or the channel that changed"

@@ -77,7 +77,9 @@ class RestartedBocpd(Parameters):
     they prove for η were not at hand.
 
     **Deviations.** (1) The authors' program has `η = 1 / T` for a stream of T outcomes; here T need
-    not be known, and `η = delta / n`. (2) The authors keep a forecaster for every outcome since the
+    not be known, and `η = delta / n`. (2) In that program a new forecaster begins with η times the
+    weight of all, before the newest outcome; here with η times the weight of the one that has seen
+    all outcomes, after it. (3) The authors keep a forecaster for every outcome since the
     restart, which costs time and memory without limit; here it is exact for as many outcomes as
     there are forecasters.
 

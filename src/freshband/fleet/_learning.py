@@ -6,10 +6,10 @@ from typing import Any
 
 from freshband._jit import cold, entry_point, kernel
 from freshband._lending import lend
-from freshband._rounds import _noticed
+from freshband._rounds import _noticed, learn
 from freshband.fleet._doubts import close_doubts, judge_outcome
 from freshband.fleet._state import DELIVERED, LOST, UNKNOWN
-from freshband.schedulers.base import update, update_late
+from freshband.schedulers.base import update_late
 
 
 @kernel
@@ -45,7 +45,7 @@ def close_round(scheduler: Any, fleet: Any, t: int) -> int:
                 desk.outcome[slot] = outcome
             entry += 1
     close_doubts(fleet.doubts, sent, t)
-    return _noticed(update(scheduler, t, desk.assignment, desk.outcome, desk.overridden))
+    return learn(scheduler, desk, t)
 
 
 @cold

@@ -11,7 +11,7 @@ import math
 from functools import partial
 from typing import Any
 
-from freshband._jit import cold, entry_point, is_ours, kernel, verb
+from freshband._jit import cold, entry_point, is_ours, kernel, shut, verb
 from freshband._lending import lend
 from freshband._rounds import Desk, _exist, assign_chosen, keeps_rules
 from freshband.fleet._state import UNKNOWN, Everybody, OwnLinks, SharedLinks
@@ -94,8 +94,9 @@ def _assign_shared(
     if slots == len(fleet.desk.chosen) and free == len(fleet.available):
         _select(scheduler, t, desk.ages, rng, desk.chosen)
     elif not select_available(
-        scheduler, t, desk.ages, rng, fleet.available, desk.scores, desk.chosen
-    ):
+        scheduler, t, shut(desk.ages, scheduler), rng, shut(fleet.available, scheduler),
+        desk.scores, desk.chosen,
+    ):  # fmt: skip
         _select_and_replace(scheduler, fleet, rng, t, slots)
     return assign_chosen(scheduler, matching, desk, rng, t)
 
@@ -110,7 +111,7 @@ def _assign_all(
         desk.ages[client] = fleet.ages[client]
         desk.priorities[client] = fleet.priorities[client]
     fleet.slots[0] = here
-    select(scheduler, t, desk.ages, rng, desk.chosen)
+    select(scheduler, t, shut(desk.ages, scheduler), rng, desk.chosen)
     return assign_chosen(scheduler, matching, desk, rng, t)
 
 
@@ -118,7 +119,8 @@ def _assign_all(
 def _fill_slots(matching: Any, fleet: Any, t: int, rng: Any, slots: int, here: int) -> None:
     """Give clients that are present a slot each, the most urgent if there are too many."""
     if slots < here:
-        serve(matching, t, fleet.ages, fleet.priorities, rng, fleet.served[:slots])
+        ages, priorities = shut(fleet.ages, matching), shut(fleet.priorities, matching)
+        serve(matching, t, ages, priorities, rng, fleet.served[:slots])
     else:
         slot = 0
         for client in range(len(fleet.ages)):
@@ -134,7 +136,7 @@ def _fill_slots(matching: Any, fleet: Any, t: int, rng: Any, slots: int, here: i
 @cold
 def _select(scheduler: Any, t: int, ages: Any, rng: Any, chosen: Any) -> None:
     """Do what `select` does; compiled once for all calls."""
-    select(scheduler, t, ages, rng, chosen)
+    select(scheduler, t, shut(ages, scheduler), rng, chosen)
 
 
 @kernel
@@ -197,7 +199,7 @@ def _assign_links(
         fleet.desk.ages[client] = fleet.ages[client]
         fleet.desk.priorities[client] = fleet.priorities[client]
     desk = fleet.desk
-    select(scheduler, t, desk.ages, rng, desk.chosen)
+    select(scheduler, t, shut(desk.ages, scheduler), rng, desk.chosen)
     if not is_ours(scheduler) and not _exist(desk, -t):
         return False
     score(scheduler, t, desk.scores)
@@ -207,10 +209,11 @@ def _assign_links(
             desk.chosen[kept] = desk.chosen[j]
             kept += 1
     match_links(
-        matching, t, desk.chosen[:free], desk.scores, desk.ages, desk.priorities, links.most[0],
-        rng, desk.assignment,
+        matching, t, desk.chosen[:free], desk.scores, shut(desk.ages, matching),
+        shut(desk.priorities, matching), links.most[0], rng, desk.assignment,
     )  # fmt: skip
-    override(scheduler, t, desk.ages, desk.scores, desk.assignment, desk.overridden)
+    seen = shut(desk.ages, scheduler)
+    override(scheduler, t, seen, desk.scores, desk.assignment, desk.overridden)
     return keeps_rules(scheduler, matching, desk, t)
 
 

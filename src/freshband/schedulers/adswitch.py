@@ -277,10 +277,14 @@ class AdSwitch(Parameters):
     **Deviations.** (1) M channels are played instead of one: the M that waited longest; a channel
     is compared with the M-th best, not with the best. (2) The authors test all intervals, `t³` of
     them per round. Here an interval begins at one of the last two multiples of a power of two, and
-    a channel can become bad only at the end of one. (3) The guarantee needs a large C1, which the
-    authors do not fix; 1 is what Besson et al. use in their program, which has the other constants
-    as here: the authors' text was not at hand to compare. (4) A check that is due again does not
-    add to one that is not finished. (5) A late outcome counts as if it came now.
+    a channel can become bad only at the end of one. (3) C1 is 1, as in the program of Besson et
+    al.; SMPyBandits has 16.1 and quotes the authors' inequality (5), by which the guarantee needs
+    C1 > 16. With T = 5000 no channel could then become bad within 138 of its outcomes. (4) A check
+    that is due again does not add to one that is not finished, and none is for a change below
+    1/1000. (5) A late outcome counts as if it came now.
+
+    The other constants, 2 in the widths, 1/4, 1/16 and `2^(2i+1) ln T`, are those of both programs;
+    they round the last one down. The authors' text was not at hand to compare.
 
     Examples
     --------
@@ -295,7 +299,8 @@ class AdSwitch(Parameters):
     References
     ----------
     Auer, Gajane, Ortner, "Adaptively tracking the best bandit arm with an unknown number of
-    distribution changes", COLT 2019.
+    distribution changes", COLT 2019; programs: github.com/EmilieKaufmann/PiecewiseStationaryBandits
+    and SMPyBandits (``AdSwitchNew``).
     """
 
     detects: ClassVar[bool] = True

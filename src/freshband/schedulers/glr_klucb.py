@@ -48,7 +48,11 @@ class GlrKlucb(Restarting):
     **Deviations.** (1) M channels are played instead of one: those of the largest indices. (2)
     After a local restart the index of all channels has `ln t`; the authors' has the logarithm of
     the time since the restart of each. They add `3 ln ln t`, but leave it out in their code. (3)
-    The test is exact, where the authors test every tenth outcome.
+    The test is exact, where the authors test every tenth outcome. (4) ``published`` has the
+    formulas of SMPyBandits, the program behind the first author's thesis; the factor 0.05 was not
+    compared, and is 0.1 by default in the version of that program that was. The program of the
+    article knows no number of changes: δ is `1 / sqrt(T)`, the threshold `ln(n^1.5 / δ)`, and the
+    exploration `sqrt(k N ln T / T)` in the k-th segment between restarts.
 
     Examples
     --------
@@ -63,7 +67,8 @@ class GlrKlucb(Restarting):
     References
     ----------
     Besson, Kaufmann, Maillard, Seznec, "Efficient change-point detection for tackling
-    piecewise-stationary bandits", JMLR 2022.
+    piecewise-stationary bandits", JMLR 2022; program:
+    github.com/EmilieKaufmann/PiecewiseStationaryBandits.
     """
 
     presets: ClassVar[Presets] = {

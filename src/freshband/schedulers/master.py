@@ -256,8 +256,9 @@ class Master(Parameters):
     ``test_scale`` 0.01 none does, with 0.003 it is 818 and 671, with 0.001 it is 991 and 970. The
     preset ``light`` has a narrower bonus, c = 0.5: 478 and 451 (``python -m benchmarks.printed``).
 
-    ρ is as in another program for the same algorithm. The constants 6, 9 and 3 are the authors' as
-    we read them; their text was not at hand to compare.
+    The schedule of instances and ρ are as in another public program for the same algorithm, which
+    leaves out the tests. The constants 6, 9 and 3 are the authors' as we read them; neither their
+    text nor a program that has them was at hand to compare.
 
     **Deviations.** (1) M channels are played instead of one: those of the largest indices; reward
     and estimate of a round are means over these channels. (2) T is the horizon where it is known,

@@ -45,7 +45,8 @@ class RBocpd(Restarting):
     **Deviations.** (1) M channels are played instead of one: those of the largest indices. (2)
     Those of the detector, see `freshband.detectors.bocpd`. (3) The composition with UCB is ours: a
     sweep as in `m-ucb`, and a bonus with c = 1/2. The paper that combines the detector with bandits
-    was not at hand, so neither its index nor its exploration is claimed to be this one.
+    was not at hand, nor was a program of it, so neither its index nor its exploration is claimed
+    to be this one.
 
     Examples
     --------

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband._jit import entry_point, kernel, verb
+from freshband._jit import entry_point, kernel, shut, verb
 from freshband._lending import lend
 from freshband.channels.adversary import react
 from freshband.fleet._learning import close_round, give_up, hear_late
@@ -59,12 +59,12 @@ def open_fleet_tally(n_clients: int, checkpoints: NDArray[np.int64]) -> Tally:
 @verb
 def _show(links: Any, scheduler: Any, means: Any, states: Any) -> None:
     """Reveal a round, given as one row for all clients or a row for each."""
-    reveal(scheduler, means[0], states[0])
+    reveal(scheduler, shut(means[0], scheduler), shut(states[0], scheduler))
 
 
 @_show.register(OwnLinks)
 def _show_links(links: Any, scheduler: Any, means: Any, states: Any) -> None:
-    reveal(scheduler, means, states)
+    reveal(scheduler, shut(means, scheduler), shut(states, scheduler))
 
 
 @kernel

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband._jit import entry_point, kernel
+from freshband._jit import entry_point, kernel, shut
 from freshband._lending import lend
 from freshband._rounds import observe_round, plan_round
 from freshband.channels.adversary import react
@@ -110,7 +110,7 @@ def run_block(
     for i in range(len(states)):
         t += 1
         react(jammer, t, desk.assignment, states[i], means[i])  # mostly nothing
-        reveal(scheduler, means[i], states[i])  # only oracles use it
+        reveal(scheduler, shut(means[i], scheduler), shut(states[i], scheduler))  # for oracles
         if not plan_round(scheduler, matching, desk, rng, t):
             return t, -1
         for j in range(len(desk.assignment)):
