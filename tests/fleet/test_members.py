@@ -93,15 +93,6 @@ def test_numbers_are_used_again_only_when_no_outcome_can_arrive() -> None:
     assert this.alive[0] == 1
 
 
-def test_the_number_of_a_client_that_never_sent_is_free_at_once() -> None:
-    """A scheduler of sets of a fixed size makes room for clients that come later."""
-    this = Coordinator("m-exp3", 3, 4, client_ids=["a", "b", "spare"])
-    this.leave("spare")
-    assert sorted(this.plan().tolist())[0] == -1
-    assert this.join("c") == 2
-    assert this.client_ids == ["a", "b", "c"]
-
-
 def lead(this: Coordinator) -> float:
     """By how much channel 0 is believed to be better than channel 1 for client 0."""
     return float(link_mean(this._scheduler, 0, 0) - link_mean(this._scheduler, 0, 1))
@@ -155,7 +146,6 @@ def test_names_in_errors_and_logs(tmp_path: Path) -> None:
 def test_without_names_numbers_are_the_names() -> None:
     this = Coordinator("cucb", 3, 4)
     assert this.client_ids == [0, 1, 2]
-    this.plan()  # number 1 stays in use until no outcome of this round can arrive
     this.leave(np.int64(1))  # type: ignore[arg-type]
     with refused(ParameterError, "there is no client 1"):
         this.leave(1)

@@ -33,7 +33,9 @@ class Members(View):
         """
         with self._lock:
             share = read_weight(weight)
-            free = np.flatnonzero((self._members == 0) & ~self._awaited())
+            free = np.flatnonzero(
+                (self._members == 0) & (self._left < self._round - self._options.max_delay)
+            )
             number = int(free[0]) if len(free) else self.n_clients
             most = self._options.most(number + 1, self.n_channels)
             if most > self._fleet.links.most[0] and not self.policy.grows:
@@ -53,13 +55,6 @@ class Members(View):
             fleet.doubts.alive[number] = 1.0
             fleet.doubts.heard[number] = self._round
             return number
-
-    def _awaited(self) -> NDArray[np.bool_]:
-        """Which clients sent in a round of which outcomes may still arrive."""
-        sent, awaited = self._fleet.sent, np.zeros(self.n_clients, np.bool_)
-        used = np.arange(sent.entries.shape[1]) < sent.rounds["size"][:, None]
-        awaited[sent.entries["client"][used]] = True
-        return awaited
 
     def _enlarge(self) -> None:
         """Make room for one more client."""
