@@ -8,13 +8,13 @@ docs/theory/bayes.md. The best other is the best of twelve schedulers on the sam
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.default import OURS, PAGE, _shown
+from benchmarks.default import _NONE, OURS, PAGE, _shown
 from benchmarks.page import _renew, _table
 from freshband import simulate
 from freshband.channels import ChannelModel, Table, build
@@ -36,7 +36,7 @@ class Case(NamedTuple):
     clients: int
     rounds: int
     air: Callable[[int, np.random.Generator], ChannelModel]
-    fleet: dict[str, Any] = {}  # noqa: RUF012 - nobody writes into it
+    fleet: Mapping[str, Any] = _NONE
 
 
 def repaired(rates: Sequence[float], to: float) -> Callable[..., ChannelModel]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import signal
 from collections.abc import Callable
@@ -74,7 +73,7 @@ def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
             Coordinator.load(tmp_path / "state", log=bad)
     with refused(ParameterError, "log must be the path of a file, got 3"):
         # A wrong type is what is tested.
-        Coordinator("cucb", 2, 4, log=3)  # type: ignore[arg-type]
+        Coordinator("cucb", 2, 4, log=3)  # type: ignore[arg-type]  # on purpose
 
 
 def test_a_bad_request_makes_no_log(tmp_path: Path) -> None:
@@ -99,7 +98,7 @@ def test_a_log_that_vanishes(tmp_path: Path, unchanged: Callable[[Coordinator], 
     folder.mkdir()  # the fixture observes again
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux only")  # noqa: PTH110
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux only")
 def test_a_full_disk_is_told() -> None:
     coordinator = Coordinator("cucb", 2, 4, log="/dev/full")
     coordinator.plan()

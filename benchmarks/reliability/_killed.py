@@ -221,7 +221,13 @@ def _digest(value: Any) -> str:
 
 # ------------------------------------------------------------------------------------- the service
 
-SETUP = {"policy": "glr-cucb", "n_clients": 4, "n_channels": 6, "seed": 5, "max_delay": 20}
+SETUP: dict[str, Any] = {
+    "policy": "glr-cucb",
+    "n_clients": 4,
+    "n_channels": 6,
+    "seed": 5,
+    "max_delay": 20,
+}
 _REQUESTS = 1500
 
 
@@ -231,7 +237,7 @@ class Twin:
     def __init__(self, name: str, file: str) -> None:
         self.path, self.file = f"/v1/coordinators/{name}", file
         # The same settings go to the service as JSON, so their types are not known here.
-        self.coordinator = Coordinator(**SETUP)  # type: ignore[arg-type]
+        self.coordinator = Coordinator(**SETUP)
         self._script = _requests(self.coordinator)
         self.call, self.body = next(self._script)
 

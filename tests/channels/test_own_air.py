@@ -34,7 +34,7 @@ class OwnAir(Parameters):
             "narrow": Block(states[:, :1].copy(), means),
             "order": Block(np.asfortranarray(states), means),
             # Wrong types are what is tested.
-            "kind": Block(states.astype(np.int64), means),  # type: ignore[arg-type]
+            "kind": Block(states.astype(np.int64), means),  # type: ignore[arg-type]  # on purpose
             "values": Block(2 * states, means),
             "none": None,
         }

@@ -87,7 +87,7 @@ def test_policies_are_compared_under_a_users_rule() -> None:
     assert found.tolist() == [one.loss for one in records]
     with pytest.raises(ParameterError, match="algorithm must be a Rule, got"):
         # A class in place of an object is what is tested.
-        compare(settings, "random", algorithm=Momentum, progress=False)  # type: ignore[arg-type]
+        compare(settings, "random", algorithm=Momentum, progress=False)  # type: ignore[arg-type]  # a class
 
 
 def test_two_rules_cannot_remember_by_the_same_name() -> None:

@@ -137,7 +137,7 @@ def test_names_in_errors_and_logs(tmp_path: Path) -> None:
             this.leave(bad)  # type: ignore[arg-type]
     for weight in (0.0, -1, np.inf, np.nan, "5", True, [1.0], None):
         with refused(ParameterError, "weight must be a finite number > 0, got"):
-            this.join("oven", weight=weight)  # type: ignore[arg-type]
+            this.join("oven", weight=weight)  # type: ignore[arg-type]  # on purpose
     assert this.client_ids == ["kiln", 7]
     this.leave(7)
     assert this.client_ids == ["kiln", None]
