@@ -7,14 +7,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from freshband import Coordinator
 from freshband.federated import Federation, RoundRecord
 from freshband.federated._state import Pending
 from freshband.federated.algorithms import build_algorithm
+from freshband.federated.inspection import longest_allowed
 from freshband.federated.result import collect_records, measure_training
 from freshband.federated.server import FederatedServer
 from tests.federated.playing import KINDS, PERFECT, assert_identical, every_kind, play, tiny
+
+_LENGTH = st.floats(1e-6, 1e9)
+_HEARD = st.tuples(  # a client's last updates, the latest of which may be zero
+    st.lists(st.just(np.nan) | _LENGTH, min_size=3, max_size=3), _LENGTH, st.just(0.0) | _LENGTH
+).map(lambda drawn: [*drawn[0], *drawn[1:]])
 
 
 def open_server(clients: int = 4, **options: Any) -> FederatedServer:
@@ -73,6 +81,49 @@ def test_where_all_updates_grow_the_limit_grows_with_them() -> None:
     assert refused_for_length(hear(server, {0: 6.0})) == [0]
     assert refused_for_length(hear(server, {1: 6.0, 2: 6.0})) == []
     assert refused_for_length(hear(server, {0: 31.0})) == [0]
+
+
+def test_where_first_updates_are_long_the_limit_follows_the_later_ones() -> None:
+    """An attacker that sends ten times its update; the first of all are ten times as long."""
+    server, honest = open_server(10), range(2, 10)
+    record = hear(server, {0: 100.0, 1: 100.0} | {client: 10.0 for client in honest})
+    assert refused_for_length(record) == [0, 1]
+    for _ in range(10):
+        record = hear(server, {0: 10.0, 1: 10.0} | {client: 1.0 for client in honest})
+        assert refused_for_length(record) == [0, 1]
+        assert record.delivered.sum() == 8
+
+
+def test_a_late_first_update_is_refused_once() -> None:
+    server = open_server()
+    hear(server, {client: 10.0 for client in range(3)})
+    hear(server, {client: 1.0 for client in range(3)})
+    assert refused_for_length(hear(server, {3: 10.0})) == [3]
+    assert hear(server, {3: 1.0}).delivered[3]
+
+
+@given(
+    honest=st.lists(_HEARD, min_size=3, max_size=8),
+    liars=st.lists(_HEARD, max_size=7),
+    limit=st.floats(1, 10),
+)
+def test_a_minority_cannot_raise_the_limit_above_honest_lengths(
+    honest: list[list[float]], liars: list[list[float]], limit: float
+) -> None:
+    heard = [*liars[: len(honest) - 1], *honest]
+    votes = sorted(
+        max(sorted(length for length in row if length > 0)[-2:][0], row[-1]) for row in honest
+    )
+    found = longest_allowed(np.array(heard), limit, torch.ones(4))
+    assert found <= limit * votes[(len(heard) - 1) // 2]
+
+
+def test_an_update_of_zero_does_not_take_a_vote_away() -> None:
+    """Otherwise two that lie would outvote six that have nothing more to learn."""
+    server = open_server(8)
+    hear(server, {client: 1.0 for client in range(8)})
+    quiet = {client: 0.0 for client in range(2, 8)}
+    assert refused_for_length(hear(server, {0: 100.0, 1: 100.0, **quiet})) == [0, 1]
 
 
 def test_clients_that_learnt_nothing_have_no_vote() -> None:

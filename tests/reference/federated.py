@@ -242,7 +242,10 @@ class SlowFederation:
     def accept(self, m: int) -> bool:
         """Refuse an update much longer than others; shorten it if it is too long."""
         s, client = self.settings, self.clients[m]
-        lengths = sorted(max(each.lengths[-5:]) for each in self.clients if each.lengths)
+        last = [each.lengths[-5:] for each in self.clients if any(each.lengths[-5:])]
+        lengths = sorted(
+            max(sorted(length for length in each if length > 0)[-2:][0], each[-1]) for each in last
+        )
         usual = math.sqrt(float(dot(self.model, self.model)))
         if len(lengths) >= 3:
             usual = lengths[(len(lengths) - 1) // 2]

@@ -108,22 +108,28 @@ def longest_allowed(
 ) -> float:
     """Return the greatest length that an update may have.
 
-    It is ``length_limit`` times the median over clients, each of which votes with the longest of
-    its last updates, those of this round and those that were refused included. So a client that is
-    heard more often than others has no more votes, and if the updates of all become longer, so does
-    the limit. Fewer than three clients cannot outvote one that lies; until three were heard, the
-    length of the model itself takes the place of the median.
+    It is ``length_limit`` times the median over clients, each of which votes with the second
+    longest of its last updates, or with the longest if that is the latest or the only one that is
+    not zero. Those of this round and those that were refused count too. So a client that is heard
+    more often than others has no more votes, one exceptional update is soon forgotten (a client's
+    first one can be ten times as long as the next), and if the updates of all become longer, so
+    does the limit. Fewer than three clients cannot outvote one that lies; until three were heard,
+    the length of the model itself takes the place of the median.
 
     Examples
     --------
-    >>> longest_allowed(np.array([[1.0], [2.0], [np.nan], [900.0]]), 5, torch.ones(4))
+    >>> heard = np.array([[9.0, 1.0], [2.0, np.nan], [np.nan, np.nan], [800.0, 900.0]])
+    >>> longest_allowed(heard, 5, torch.ones(4))
     10.0
     >>> longest_allowed(np.array([[900.0], [np.nan]]), 5, torch.ones(4))
     10.0
     """
     if length_limit == 0:
         return math.inf
-    votes = np.where(lengths > 0, lengths, 0.0).max(axis=1)  # NaN is not
+    known = np.where(lengths > 0, lengths, 0.0)  # NaN is not
+    ranked = np.sort(known, axis=1)
+    votes = np.maximum(ranked[:, -2:][:, 0], known[:, -1])
+    votes = np.where(votes > 0, votes, ranked[:, -1])
     votes = np.sort(votes[votes > 0])  # clients that learnt nothing do not vote
     if len(votes) < _QUORUM:
         typical = float(torch.linalg.vector_norm(model))
