@@ -172,7 +172,7 @@ def measured(only: str, seed: int) -> Iterator[Row]:
 def main() -> None:
     """Measure, print, and with ``--write`` renew the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=61_803)
+    parser.add_argument("--seed", type=int, default=27_182)
     parser.add_argument("--only", default="", help="rows whose title contains this")
     parser.add_argument("--write", action="store_true", help="update the docs")
     args = parser.parse_args()

@@ -58,6 +58,7 @@ VARIANTS: Final[Mapping[str, tuple[Any, ...]]] = {
     "_contexts._ENOUGH": (2, 32),
     "_contexts._MOST": (128.0, 1e9),
     "_contexts._CLOSENESS": (0.5, 8.0),
+    "_contexts._LIKENESS": (2.0, 32.0),
     "_priors._BETAS": (((1.0, 1.0),), ((1.0, 1.0), (0.3, 0.3), (8.0, 2.0), (2.0, 8.0))),
 }
 

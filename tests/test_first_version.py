@@ -65,6 +65,15 @@ def test_a_bayes_that_knew_four_priors_goes_on_with_six() -> None:
     assert all(len(set(plan)) == 2 for plan in plans)
 
 
+def test_a_bayes_that_took_all_long_gaps_for_one_goes_on() -> None:
+    coordinator = Coordinator.load(FILES.parent / "earlier-bayes" / "gaps.npz")
+    assert coordinator.round == 120
+    means = coordinator.channel_means
+    assert np.abs(means - [0.907, 0.874, 0.997, 0.548, 0.997, 0.613]).max() < 1e-3
+    plans = [step(coordinator, t) for t in range(121, 161)]
+    assert all(len(set(plan)) == 2 for plan in plans)
+
+
 def test_a_bayes_that_reported_no_changes_of_links_goes_on() -> None:
     coordinator = Coordinator.load(FILES.parent / "earlier-bayes" / "links.npz")
     assert coordinator.round == 60

@@ -71,6 +71,18 @@ def test_a_jammer_that_follows_is_avoided() -> None:
     assert result.mean_age.mean() < 1.5
 
 
+@pytest.mark.parametrize(("clients", "window"), [(2, 12), (1, 20)])
+def test_a_jammer_with_a_long_memory_does_not_beat_it(clients: int, window: int) -> None:
+    """A version that took all gaps of eight rounds and more for one was worse than random."""
+    memory = {"n_channels": 30, "window": window, "width": 24 if clients == 2 else 20}
+    result = simulate(
+        "reactive", ["random", "bayes"], clients=clients, rounds=3000, runs=4, seed=11, points=1,
+        channel_options={**memory, "budget": 1.0}, threads=1, progress=False,
+    )  # fmt: skip
+    random, ours = result.mean_age.mean("run").values
+    assert ours < 0.8 * random
+
+
 def test_a_table_made_by_somebody_who_knows_the_code_does_not_beat_it() -> None:
     """The first version had an age of 2,001; random has 1.66."""
     table = table_against("bayes", copies=8, seed=5, rounds=1000)

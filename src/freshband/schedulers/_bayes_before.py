@@ -53,10 +53,20 @@ def _more_priors(fresh: BayesState, saved: _Arrays, prefix: str) -> _Arrays:
     return {**saved, f"{prefix}priors.betas": ours.betas, f"{prefix}priors.belief": more}
 
 
+def _long_gaps(fresh: BayesState, saved: _Arrays, prefix: str) -> _Arrays:
+    """Let a state that took all long gaps for one begin to tell them apart."""
+    ours, theirs = fresh.contexts, saved.get(f"{prefix}contexts.shared")
+    if theirs is None or theirs.shape != (ours.own.shape[1], 2) or theirs.dtype != np.float64:
+        return saved
+    shared = ours.shared.copy()
+    shared[: len(theirs)] = theirs
+    return {**saved, f"{prefix}contexts.shared": shared}
+
+
 @upgrade(BayesState)
 def _from_before(fresh: BayesState, saved: _Arrays, prefix: str) -> _Arrays:
     if f"{prefix}evidence" not in saved:
-        return _more_priors(fresh, saved, prefix)
+        return _long_gaps(fresh, _more_priors(fresh, saved, prefix), prefix)
     try:
         share = saved[f"{prefix}trust"][:, _NEAREST]
         trust = fresh.trust.now.copy()

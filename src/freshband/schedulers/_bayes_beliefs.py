@@ -36,8 +36,7 @@ def _explain(state: BayesState) -> Beliefs:
     of_all = _since_when(state.together, together, state.anchor, now)
     filters = alone.sum() + together.sum()
     changed, age = (
-        (alone.sum() * x + together.sum() * y) / filters
-        for x, y in zip(of_alone, of_all, strict=True)
+        alone.sum() * x + together.sum() * y for x, y in zip(of_alone, of_all, strict=True)
     )
     return Beliefs(
         models={
@@ -50,7 +49,7 @@ def _explain(state: BayesState) -> Beliefs:
         rate=state.mean.copy(),
         spread=state.spread.copy(),
         changed=changed,
-        segment_age=age,
+        segment_age=age / filters,
     )
 
 

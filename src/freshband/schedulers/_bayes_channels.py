@@ -63,9 +63,7 @@ _IN_CONTEXTS = 0.2  # of the trust at first
 FORGET = 0.3  # this share of the trust, divided by the round, is given back to what it was at first
 _FORGET_PRIORS = 0.003  # the same for priors, of which only the first rounds of segments tell
 _DOUBT = (1e4, 1e2)  # a drought less likely than 1 / (M (10^4 + 100 t)) is answered by chance
-_LEAST = (
-    0.05  # the success rate that a forecast claims at least: who expects nothing is never wrong
-)
+_LEAST = 0.05  # the success rate a forecast claims at least: who expects nothing is never wrong
 
 
 class BayesState(NamedTuple):
@@ -149,7 +147,7 @@ def _judge_contexts(scheduler: Any, channel: int, t: int, outcome: int) -> None:
     """Weigh the contexts by how they predict an outcome in round ``t``."""
     context = context_of(scheduler.contexts, channel, t)
     if context >= 0:
-        shared, _ = expect_shared(scheduler.contexts, context)
+        shared, _ = expect_shared(scheduler.contexts, channel, context, t)
         own, _ = expect_own(scheduler.contexts, channel, context, shared)
     else:  # they have no opinion
         shared = scheduler.mean[channel]
@@ -176,7 +174,7 @@ def _summarise(segments: Any, group: int, channel: int, way: int, first: Any, se
 def _estimate(scheduler: Any) -> None:
     """Combine the forecasts of the coming round."""
     trust, alone, together = scheduler.trust.now, scheduler.alone, scheduler.together
-    prior, contexts = scheduler.priors.pooled, scheduler.contexts
+    prior, contexts, clock = scheduler.priors.pooled, scheduler.contexts, scheduler.clock[0]
     fresh = prior[0] / prior[1]
     fresh_square = fresh * (prior[0] + 1.0) / (prior[1] + 1.0)
     in_filters = 1.0 - trust[_SHARED] - trust[_OWN]
@@ -194,9 +192,9 @@ def _estimate(scheduler: Any) -> None:
             + common * scheduler.second[channel, 1]
             + switched * fresh_square
         )
-        context = context_of(contexts, channel, scheduler.clock[0])
+        context = context_of(contexts, channel, clock)
         if context >= 0:
-            shared, shared_square = expect_shared(contexts, context)
+            shared, shared_square = expect_shared(contexts, channel, context, clock)
             own, own_square = expect_own(contexts, channel, context, shared)
             mean += trust[_SHARED] * shared + trust[_OWN] * own
             square += trust[_SHARED] * shared_square + trust[_OWN] * own_square
@@ -299,7 +297,10 @@ def _means(scheduler: BayesState, out: Any) -> None:
 
 @kernel
 def _notice(scheduler: Any, t: int, channel: int) -> bool:
-    """Whether a change of a channel is believed that was not believed before."""
+    """Whether a change of a channel is believed that was not believed before.
+
+    Contexts explain outcomes without a change: trust in them is not belief in one.
+    """
     trust, anchor = scheduler.trust.now, scheduler.anchor
     single, common = 0.0, 0.0
     for h in range(_H):
@@ -307,7 +308,7 @@ def _notice(scheduler: Any, t: int, channel: int) -> bool:
         common += trust[_H + h]
     alone = changed(scheduler.alone, channel, anchor[channel])
     together = changed(scheduler.together, 0, anchor[channel])
-    if single * alone + common * together <= scheduler.options[0]["alarm"] * (single + common):
+    if single * alone + common * together <= scheduler.options[0]["alarm"]:
         return False
     if common * together > single * alone:
         for other in range(len(anchor)):

@@ -15,15 +15,18 @@ from freshband._jit import kernel
 from freshband.states import FLAGS, between, declare
 
 _GAPS = 8  # rounds since last heard: 1 to 7, or more
+_LONGER = (8, 11, 16, 22, 31, 43, 61, 85, 120)  # kinds of more: from so many rounds on
+_KIND = np.searchsorted(_LONGER, np.arange(_LONGER[-1] + 1), "right") - 1  # of a number of rounds
 _ENOUGH = 8  # outcomes in a context before it predicts anything
 _MOST = 1024.0  # outcomes in a context; then all are halved, so that it follows changes
 _CLOSENESS = 2.0  # outcomes that the rate of all channels counts for in a channel's own context
+_LIKENESS = 8.0  # outcomes that the rate after any long gap counts for in a kind of it
 
 
 class Contexts(NamedTuple):
     """Counts of losses and successes; X contexts."""
 
-    shared: NDArray[np.float64]  # (X, 2) over all channels
+    shared: NDArray[np.float64]  # (X + Y, 2) over all channels, then by Y kinds of long gaps
     own: NDArray[np.float64]  # (N, X, 2)
     last: NDArray[np.int64]  # (N,) the last outcome of a channel
     heard: NDArray[np.int64]  # (N,) its round, 0 for none
@@ -35,7 +38,7 @@ declare(Contexts, shared=between(0), own=between(0), last=FLAGS, heard=between(0
 def start_contexts(n_channels: int) -> Contexts:
     """Return contexts without outcomes."""
     return Contexts(
-        shared=np.zeros((2 * _GAPS, 2)),
+        shared=np.zeros((2 * _GAPS + 2 * len(_LONGER), 2)),
         own=np.zeros((n_channels, 2 * _GAPS, 2)),
         last=np.zeros(n_channels, np.int64),
         heard=np.zeros(n_channels, np.int64),
@@ -46,6 +49,15 @@ def start_contexts(n_channels: int) -> Contexts:
 def _place(contexts: Any, channel: int, t: int) -> int:
     gap = min(max(t - contexts.heard[channel], 1), _GAPS)
     return int(2 * (gap - 1) + contexts.last[channel])
+
+
+@kernel
+def _place_of_long_gap(contexts: Any, channel: int, t: int) -> int:
+    """Return the place of the kind of a long gap, or -1 after a short one."""
+    gap = t - contexts.heard[channel]
+    if gap < _GAPS:
+        return -1
+    return int(2 * (_GAPS + _KIND[min(gap, _LONGER[-1])]) + contexts.last[channel])
 
 
 @kernel
@@ -60,16 +72,20 @@ def context_of(contexts: Any, channel: int, t: int) -> int:
 
 
 @kernel
-def expect_shared(contexts: Any, context: int) -> tuple[float, float]:
-    """Return the expected success rate in a context, and its square."""
+def expect_shared(contexts: Any, channel: int, context: int, t: int) -> tuple[float, float]:
+    """Return the expected success rate in the context of a channel, and its square."""
     wins = contexts.shared[context, 1] + 1.0
     total = wins + contexts.shared[context, 0] + 1.0
+    kind = _place_of_long_gap(contexts, channel, t)
+    if kind >= 0:
+        wins = contexts.shared[kind, 1] + _LIKENESS * wins / total
+        total = contexts.shared[kind, 0] + contexts.shared[kind, 1] + _LIKENESS
     return wins / total, wins / total * (wins + 1.0) / (total + 1.0)
 
 
 @kernel
 def expect_own(contexts: Any, channel: int, context: int, shared: float) -> tuple[float, float]:
-    """Return the same for one channel."""
+    """Return the same from what a channel did itself; all long gaps are one."""
     wins = contexts.own[channel, context, 1] + _CLOSENESS * shared
     total = contexts.own[channel, context, 0] + contexts.own[channel, context, 1] + _CLOSENESS
     return wins / total, wins / total * (wins + 1.0) / (total + 1.0)
@@ -90,5 +106,8 @@ def note(contexts: Any, channel: int, t: int, outcome: int) -> None:
         context = _place(contexts, channel, t)
         _add(contexts.shared[context], outcome)
         _add(contexts.own[channel, context], outcome)
+        kind = _place_of_long_gap(contexts, channel, t)
+        if kind >= 0:
+            _add(contexts.shared[kind], outcome)
     contexts.heard[channel] = t
     contexts.last[channel] = outcome
