@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from freshband._jit import cold, kernel
 from freshband.ranking import take_available, take_best
+from freshband.schedulers._awaited import Awaited, arrive, fade, narrowed, start_awaited, wait
 from freshband.schedulers._beginnings import MANY, TRACE
 from freshband.schedulers._contexts import (
     Contexts,
@@ -25,6 +26,7 @@ from freshband.schedulers._contexts import (
     note,
     start_contexts,
 )
+from freshband.schedulers._drought import is_beaten, note_outcome
 from freshband.schedulers._priors import Priors, judge, normalise, pool, start_priors
 from freshband.schedulers._segments import (
     HAZARDS,
@@ -62,8 +64,6 @@ _SHARED, _OWN = 2 * _H, 2 * _H + 1  # in ``trust``, after the filters of channel
 _IN_CONTEXTS = 0.2  # of the trust at first
 FORGET = 0.3  # this share of the trust, divided by the round, is given back to what it was at first
 _FORGET_PRIORS = 0.003  # the same for priors, of which only the first rounds of segments tell
-_DOUBT = (1e4, 1e2)  # a drought less likely than 1 / (M (10^4 + 100 t)) is answered by chance
-_LEAST = 0.05  # the success rate a forecast claims at least: who expects nothing is never wrong
 
 
 class BayesState(NamedTuple):
@@ -75,6 +75,7 @@ class BayesState(NamedTuple):
     together: Segments
     contexts: Contexts
     priors: Priors
+    awaited: Awaited
     first: NDArray[np.float64]  # (N, 2) expected rate, alone and together, when last heard
     second: NDArray[np.float64]  # (N, 2) and its square
     mean: NDArray[np.float64]  # (N,) posterior mean
@@ -114,6 +115,7 @@ def start_channels(n_clients: int, n_channels: int, slots: int, **options: float
         together=start_segments(n_channels, 1, slots, rate, square),
         contexts=start_contexts(n_channels),
         priors=priors,
+        awaited=start_awaited(n_channels),
         first=np.full((n_channels, 2), rate),
         second=np.full((n_channels, 2), square),
         mean=np.full(n_channels, rate),
@@ -206,21 +208,12 @@ def _estimate(scheduler: Any) -> None:
 
 
 @kernel
-def _is_beaten(scheduler: Any, clients: int) -> int:
-    """Whether a client was not heard for so long that the forecasts cannot be right."""
-    worst = 0.0
-    for client in range(min(clients, len(scheduler.drought))):
-        worst = min(worst, scheduler.drought[client])
-    return int(-worst > math.log(clients * (_DOUBT[0] + _DOUBT[1] * scheduler.clock[0])))
-
-
-@kernel
 def _rank(scheduler: Any, rng: Any, clients: int) -> None:
     """Write the indices: mean plus a bonus for what is uncertain, which varies a little.
 
     Where forecasts failed, chance decides about the channels and who gets which.
     """
-    scheduler.chance[0] = _is_beaten(scheduler, clients)
+    scheduler.chance[0] = is_beaten(scheduler.drought, clients, scheduler.clock[0])
     if scheduler.chance[0] == 1:
         for channel in range(len(scheduler.values)):
             scheduler.values[channel] = rng.random()
@@ -235,6 +228,7 @@ def _rank(scheduler: Any, rng: Any, clients: int) -> None:
     for channel in range(len(scheduler.values)):
         mean, spread = scheduler.mean[channel], scheduler.spread[channel]
         noise = max(mean * (1.0 - mean), 1e-4)  # the variance of one outcome
+        spread = narrowed(scheduler.awaited, channel, spread, noise)
         worth = math.sqrt(math.log(1.0 + spread * spread / (noise * hazard)))
         width = optimism * (1.0 + unrest * (2.0 * rng.random() - 1.0))
         scheduler.values[channel] = mean + width * worth * spread
@@ -323,15 +317,16 @@ def _update(scheduler: BayesState, t: int, assignment: Any, outcome: Any, overri
     trust, odds, shift = scheduler.trust.now, scheduler.trust.odds, scheduler.trust.shift
     clear_odds(scheduler.trust)
     clear(together)
+    fade(scheduler.awaited)
     heard = 0
     for j in range(len(assignment)):
         channel, result = assignment[j], outcome[j]
-        if channel < 0 or result < 0:
+        if channel < 0:
             continue
-        if j < len(scheduler.drought):
-            claim = min(max(scheduler.mean[channel], _LEAST), 1.0 - _LEAST)
-            loss = math.log(1.0 - claim)
-            scheduler.drought[j] = 0.0 if result == 1 else scheduler.drought[j] + loss
+        if result < 0:
+            wait(scheduler.awaited, channel)
+            continue
+        note_outcome(scheduler.drought, j, scheduler.mean[channel], result)
         _judge_contexts(scheduler, channel, t, result)
         note(scheduler.contexts, channel, t, result)
         _judge_priors(scheduler, channel, result)
@@ -375,6 +370,7 @@ def _update_late(
 ) -> int:
     alone, together, prior = scheduler.alone, scheduler.together, scheduler.priors.pooled
     odds, shift, trust = scheduler.trust.odds, scheduler.trust.shift, scheduler.trust.now
+    arrive(scheduler.awaited, channel, t - when)
     clear_odds(scheduler.trust)
     _judge_priors(scheduler, channel, outcome)
     clear(alone)
