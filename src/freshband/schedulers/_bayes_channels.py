@@ -41,6 +41,7 @@ from freshband.schedulers._segments import (
     expect_late,
     expect_only,
     may_switch,
+    may_switch_alone,
     rescale,
     start_segments,
     stays,
@@ -353,7 +354,7 @@ def _update(scheduler: BayesState, t: int, assignment: Any, outcome: Any, overri
         pool(scheduler.priors)
         for channel in range(len(scheduler.mean)):
             _summarise(together, 0, channel, 1, scheduler.first, scheduler.second)
-    may_switch(alone, scheduler.hazards)
+    may_switch_alone(alone, scheduler.hazards, scheduler.contexts.heard, t)
     may_switch(together, scheduler.hazards)
     scheduler.clock[0] = t + 1
     _estimate(scheduler)

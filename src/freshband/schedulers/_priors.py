@@ -13,6 +13,7 @@ from freshband.states import FIXED, declare
 # Anything; mostly 0 or 1; high; low; very high; very low: how many successes and losses each
 # counts for.
 _BETAS = ((1.0, 1.0), (0.3, 0.3), (8.0, 2.0), (2.0, 8.0), (30.0, 3.0), (3.0, 30.0))
+_SURPRISE = 0.03  # the probability that a rate is drawn from none of them, but from [0, 1] evenly
 
 
 class Priors(NamedTuple):
@@ -36,12 +37,18 @@ def start_priors() -> Priors:
 
 @kernel
 def pool(priors: Any) -> None:
-    """Write the Beta distribution that has the first two moments of the mixture."""
+    """Write the Beta distribution that has the first two moments of the mixture.
+
+    A small share of it is always the uniform distribution: however alike all channels were, the
+    next may be like none of them.
+    """
     first, second = 0.0, 0.0
     for p in range(len(priors.belief)):
         wins, total = priors.betas[p, 0], priors.betas[p, 1]
         first += priors.belief[p] * wins / total
         second += priors.belief[p] * wins / total * (wins + 1.0) / (total + 1.0)
+    first = (1.0 - _SURPRISE) * first + _SURPRISE / 2.0
+    second = (1.0 - _SURPRISE) * second + _SURPRISE / 3.0
     strength = (first - second) / (second - first * first)
     priors.pooled[0] = first * strength
     priors.pooled[1] = strength
