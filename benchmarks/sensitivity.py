@@ -50,7 +50,7 @@ VARIANTS: Final[Mapping[str, tuple[Any, ...]]] = {
         (0.5, 0.5, 0.06, 0.06, 5e-3, 5e-3, 1e-4, 1e-4),
         (0.2, 0.1, 0.05, 0.02, 0.01, 5e-3, 2e-3, 1e-3),
     ),
-    "_segments._UNHEARD": (0.0, 1.0),
+    "_segments._IDLE": (0.0, 1.0),
     "_priors._SURPRISE": (0.0, 0.1),
     "_bayes_channels._IN_CONTEXTS": (0.05, 0.5),
     "_bayes_channels.FORGET": (0.03, 1.0),

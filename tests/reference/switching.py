@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +14,17 @@ Heard = Sequence[Sequence[int]]  # by round and channel: 1, 0, or -1 for nothing
 
 
 def evidence_and_mean(
-    heard: Heard, channels: Sequence[int], hazard: float
+    heard: Heard, channels: Sequence[int], hazards: Sequence[float]
 ) -> tuple[float, list[float], list[float]]:
     """Of channels that switch as one: P(heard), and E[mean], E[mean²] of each in the next round.
 
     Before every round but the first, and once more before the next, all means are drawn anew from
-    U[0, 1] with the probability of the hazard.
+    U[0, 1] with the probability of the hazard after the round before.
     """
     total, first, second = 0.0, [0.0] * len(channels), [0.0] * len(channels)
     for switched in product((0, 1), repeat=len(heard)):  # after round t?
         joint = 1.0
-        for s in switched:
+        for s, hazard in zip(switched, hazards, strict=True):
             joint *= hazard if s else 1 - hazard
         since = [(0, 0)] * len(channels)
         for row, s in zip(heard, switched, strict=True):
@@ -44,12 +45,26 @@ def evidence_and_mean(
 
 
 def trusted(
-    heard: Heard, n_channels: int, hazards: Sequence[float], forget: Callable[[int], float]
+    heard: Heard,
+    n_channels: int,
+    hazards: Sequence[float],
+    forget: Callable[[int], float],
+    idle: Callable[[int], float],
 ) -> tuple[list[float], list[float], list[list[float]]]:
     """Return E[mean] and E[mean²] of every channel, and the trust in each filter (2, H).
 
-    After round t the share ``forget(t)`` of the trust is spread evenly.
+    After round t the share ``forget(t)`` of the trust is spread evenly, and where channels switch
+    alone, one that was not heard switches with probability ``idle(t)`` for this reason too.
     """
+
+    def found(heard: Heard, group: list[int], hazard: float) -> tuple[float, Any, Any]:
+        alone = len(group) < n_channels or n_channels == 1
+        after = [
+            1 - (1 - hazard) * (1 - idle(t) * (alone and row[group[0]] < 0))
+            for t, row in enumerate(heard, 1)
+        ]
+        return evidence_and_mean(heard, group, after)
+
     ways = [[[channel] for channel in range(n_channels)], [list(range(n_channels))]]
     trust = [[1 / (2 * len(hazards))] * len(hazards) for _ in ways]
     before = [[1.0] * len(hazards) for _ in ways]
@@ -58,7 +73,7 @@ def trusted(
             for h, hazard in enumerate(hazards):
                 now = 1.0
                 for group in groups:
-                    now *= evidence_and_mean(heard[:t], group, hazard)[0]
+                    now *= found(heard[:t], group, hazard)[0]
                 trust[w][h] *= now / before[w][h]
                 before[w][h] = now
         total = sum(map(sum, trust))
@@ -69,7 +84,7 @@ def trusted(
     for w, groups in enumerate(ways):
         for h, hazard in enumerate(hazards):
             for group in groups:
-                _, one, two = evidence_and_mean(heard, group, hazard)
+                _, one, two = found(heard, group, hazard)
                 for i, channel in enumerate(group):
                     first[channel] += trust[w][h] * one[i]
                     second[channel] += trust[w][h] * two[i]

@@ -16,6 +16,7 @@ from freshband.channels import open_air
 from freshband.channels.base import build
 from freshband.schedulers import bayes
 from freshband.schedulers._bayes_channels import FORGET
+from freshband.schedulers._segments import _IDLE
 from freshband.schedulers.base import update
 from freshband.schedulers.beliefs import explain
 from tests.reference.switching import BeginningsInLogs, trusted
@@ -73,7 +74,11 @@ def test_it_is_bayes_rule(rows: list[list[int]]) -> None:
     for t, row in enumerate(rows, 1):
         hear(state, t, row)
     first, second, trust = trusted(
-        rows, CHANNELS, state.hazards.tolist(), lambda t: FORGET / (t + 1)
+        rows,
+        CHANNELS,
+        state.hazards.tolist(),
+        lambda t: FORGET / (t + 1),
+        lambda t: _IDLE / (t + 1),
     )
     np.testing.assert_allclose(by_way(state), trust, rtol=1e-9)
     # Moments are averaged over the hazards when a channel is heard, not again when the trust moves.

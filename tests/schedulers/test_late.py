@@ -136,14 +136,15 @@ def shared_bayes(hazard: float) -> Any:
 
 
 def test_bayes_without_switches_does_not_care_when_it_hears() -> None:
-    rng = np.random.default_rng(4)
+    """All channels are used in every round: one that is not may have switched while it was idle."""
+    rng, nobody = np.random.default_rng(4), np.zeros(3, np.int8)
     at_once, later = shared_bayes(1e-12), shared_bayes(1e-12)
     kept = []
     for t in range(1, 31):
-        assignment = rng.permutation(3)[:2]
-        outcome = (rng.random(2) < 0.7).astype(np.int8)
-        update(at_once, t, assignment, outcome, NOBODY)
-        update(later, t, assignment, np.full(2, -1, np.int8), NOBODY)
+        assignment = rng.permutation(3)
+        outcome = (rng.random(3) < 0.7).astype(np.int8)
+        update(at_once, t, assignment, outcome, nobody)
+        update(later, t, assignment, np.full(3, -1, np.int8), nobody)
         kept += [(t, int(k), int(x)) for k, x in zip(assignment, outcome, strict=True)]
     for when, channel, x in kept:
         update_late(later, 30, when, 0, channel, x)

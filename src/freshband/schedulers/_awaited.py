@@ -23,19 +23,27 @@ class Awaited(NamedTuple):
     """Tries that may still be answered, and how many were."""
 
     tries: NDArray[np.float64]  # (N,) those of a channel; old ones count less
+    used: NDArray[np.int64]  # (N,) the last round in which a channel was used
     answers: NDArray[Any]  # a record: outcomes not in time, those that came late, their delays
 
 
-newer(Awaited, "tries", "answers")
+newer(Awaited, "tries", "used", "answers")
 _COUNT = between(1)
 declare(
-    Awaited, tries=between(0), answers={"unknown": _COUNT, "late": _COUNT, "delay": between(1e-3)}
+    Awaited,
+    tries=between(0),
+    used=between(0, "round"),
+    answers={"unknown": _COUNT, "late": _COUNT, "delay": between(1e-3)},
 )
 
 
 def start_awaited(n_channels: int) -> Awaited:
     """Return channels that no outcome is awaited of; the first are expected to come."""
-    return Awaited(np.zeros(n_channels), record(unknown=1.0, late=1.0, delay=_FIRST_DELAY))
+    return Awaited(
+        tries=np.zeros(n_channels),
+        used=np.zeros(n_channels, np.int64),
+        answers=record(unknown=1.0, late=1.0, delay=_FIRST_DELAY),
+    )
 
 
 @kernel

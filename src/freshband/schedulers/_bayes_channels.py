@@ -324,6 +324,7 @@ def _update(scheduler: BayesState, t: int, assignment: Any, outcome: Any, overri
         channel, result = assignment[j], outcome[j]
         if channel < 0:
             continue
+        scheduler.awaited.used[channel] = t
         if result < 0:
             wait(scheduler.awaited, channel)
             continue
@@ -354,7 +355,7 @@ def _update(scheduler: BayesState, t: int, assignment: Any, outcome: Any, overri
         pool(scheduler.priors)
         for channel in range(len(scheduler.mean)):
             _summarise(together, 0, channel, 1, scheduler.first, scheduler.second)
-    may_switch_alone(alone, scheduler.hazards, scheduler.contexts.heard, t)
+    may_switch_alone(alone, scheduler.hazards, scheduler.awaited.used, t)
     may_switch(together, scheduler.hazards)
     scheduler.clock[0] = t + 1
     _estimate(scheduler)

@@ -26,7 +26,7 @@ from freshband.states import between, declare, not_saved
 HAZARDS = (0.5, 0.2, 0.06, 0.02, 5e-3, 1e-3, 1e-4, 1e-7)  # segments of 2 rounds, or for ever
 _H = len(HAZARDS)
 _TINY = 1e-300
-_UNHEARD = 0.3  # this, divided by the round, is the hazard that is added where nothing is heard
+_IDLE = 0.3  # this, divided by the round, is added to the hazards of a channel that is not used
 _CLOSE = 2.0**-20  # below this, 1 minus a weight is computed as a sum, not as a difference
 _LOG_2 = math.log(2.0)
 
@@ -324,16 +324,16 @@ def may_switch(segments: Any, hazards: Any) -> None:
 
 
 @kernel
-def may_switch_alone(segments: Any, hazards: Any, heard: Any, t: int) -> None:
-    """Do so for channels, of which those not ``heard`` in round ``t`` may switch more often.
+def may_switch_alone(segments: Any, hazards: Any, used: Any, t: int) -> None:
+    """Do so for channels, of which those not ``used`` in round ``t`` may switch more often.
 
     That the channels in use are constant says less about those that are not: one that was bad for
     long may have been repaired. A share of `1 - (t0 / t)^0.3` is believed to have switched between
     rounds t0 and t, so that it is tried again whenever the time since t0 has grown enough.
     """
-    more = 1.0 - _UNHEARD / (t + 1.0)
+    more = 1.0 - _IDLE / (t + 1.0)
     for channel in range(len(segments.stay)):
-        kept = 1.0 if heard[channel] == t else more
+        kept = 1.0 if used[channel] == t else more
         for h in range(_H):
             stay = segments.stay[channel, h] * (kept * (1.0 - hazards[h]))
             segments.stay[channel, h] = max(stay, _TINY)
