@@ -44,6 +44,9 @@ class Bayes(Parameters):
     Notes
     -----
     Assumes segments of constant rates, or outcomes that depend on those before, and learns which.
+    Channels that are not used may switch more often than those that are (by `0.3/t` per round), so
+    that they are tried again as time passes. Outcomes under way make the bonus of a channel
+    smaller, by the share of late ones that ever arrive.
 
     **Deviations.** Not in the paper. Ranks by posterior mean where the paper ranks by (31).
 
