@@ -24,7 +24,7 @@ from freshband.matching.base import registry as matchings
 from freshband.parameters import Parameters
 from freshband.schedulers.base import means, score, select, update
 from freshband.schedulers.base import registry as schedulers
-from freshband.schedulers.random import draw_subset
+from freshband.ranking import draw_subset
 from tests import test_contract as contract
 from tests.playing import (
     AIR,

@@ -26,7 +26,7 @@ from freshband.ranking import _sort_few
 from freshband.schedulers._super_arms import MExp3State, find_set
 from freshband.schedulers.base import Matchings, Presets, _needed_horizon, register, select, update
 from freshband.schedulers.counts import absorb, start_counts
-from freshband.schedulers.random import draw_subset
+from freshband.ranking import draw_subset
 from freshband.states import record
 
 __all__ = ["MExp3"]
