@@ -197,15 +197,6 @@ def read_only(typing_context: Any, value: Any) -> Any:
 # ------------------------------------------------------------------------------------ binding
 
 
-class _Loan:
-    """A value, the type it has when it is lent, and its address."""
-
-    __slots__ = ("address", "kind", "value")
-
-    def __init__(self, value: Any) -> None:
-        self.value, self.kind, self.address = value, _kind_of(value), _address_of(value)
-
-
 _kinds: dict[bytes | type, Lent] = {}
 _records: list[np.dtype[Any]] = []  # a fingerprint has the addresses of these, so they must stay
 
@@ -236,14 +227,14 @@ def _arrays(value: Any) -> Iterator[np.ndarray]:
 class Caller:
     """Calls an entry point whose first arguments, states, are passed by address.
 
-    Whole numbers follow. The type of a state is looked up again only if it is not the object it was
-    in the last call.
+    Whole numbers follow. Types and addresses are looked up again only if a state is not the object
+    it was in the last call.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = self._run = function
-        self._loans: list[_Loan] = []
         self._states: tuple[Any, ...] = ()
+        self._kinds: tuple[Lent, ...] = ()
         self._given: list[Any] = []  # what the function gets instead of the states
 
     def __call__(self, states: tuple[Any, ...], *numbers: int) -> Any:
@@ -255,13 +246,11 @@ class Caller:
         if not hasattr(self._function, "overloads"):  # NUMBA_DISABLE_JIT=1
             self._states, self._given = states, list(states)
             return
-        before = [loan.kind for loan in self._loans]
-        held = {id(loan.value): loan for loan in self._loans}
-        self._loans = [held.get(id(state)) or _Loan(state) for state in states]
-        kinds = [loan.kind for loan in self._loans]
-        if kinds != before:
-            self._run = _compiled(self._function, tuple(kinds))
-        self._states, self._given = states, [loan.address for loan in self._loans]
+        kinds = tuple(map(_kind_of, states))
+        if kinds != self._kinds:
+            self._run = _compiled(self._function, kinds)
+            self._kinds = kinds
+        self._states, self._given = states, list(map(_address_of, states))
 
 
 @functools.cache

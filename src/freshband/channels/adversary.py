@@ -27,6 +27,9 @@ class Still(NamedTuple):
     nothing: NDArray[np.uint8]  # (0,): a state holds at least one array
 
 
+_STILL = Still(np.zeros(0, np.uint8))
+
+
 @runtime_checkable
 class ReactingModel(ChannelModel, Protocol):
     """A channel model that reacts: its streams give the free air."""
@@ -57,8 +60,8 @@ def start_reacting(model: ChannelModel) -> Any:
     >>> type(start_reacting(build("piecewise"))).__name__
     'Still'
     """
-    if not hasattr(model, "start_reacting"):
-        return Still(np.zeros(0, np.uint8))
+    if not hasattr(type(model), "start_reacting"):  # of a model itself, pydantic asks long
+        return _STILL
     state = model.start_reacting()
     _check_state(type(model).__name__, state)
     return state
