@@ -194,7 +194,7 @@ class MeansStream(_Stream[np.float64]):
         self._last: _Floats | None = None
         self._states = states
         self._drawn = np.empty((max(_CHUNK // self._width, 1), self._width))
-        self._draw = self._independent if draw is None else draw
+        self._draw = draw
 
     def block(self, n: int) -> Block:
         """Draw the next ``n`` rounds."""
@@ -208,7 +208,8 @@ class MeansStream(_Stream[np.float64]):
                 means[place] = span
                 self._note_changes(span)
             self._t += len(span)
-        return self._shaped(self._draw(means), means)
+        draw = self._independent if self._draw is None else self._draw
+        return self._shaped(draw(means), means)
 
     def _note_changes(self, span: _Floats) -> None:
         """Store where the means from round ``t`` on differ from those of the previous round."""
