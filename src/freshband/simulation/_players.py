@@ -91,7 +91,7 @@ class Player(ABC):
     tally: Tally
     desk: Desk
 
-    def __init__(self, policy: Policy, game: Game, check: bool) -> None:
+    def __init__(self, policy: Policy, game: Game, check: bool = False) -> None:
         self.policy, self.seconds = policy, 0.0
         self.rng = generator(game.seed, Role.POLICY, game.run)
         self.jammer = start_reacting(game.model)
@@ -145,7 +145,7 @@ class Player(ABC):
 
 
 class _PlainPlayer(Player):
-    def __init__(self, policy: Policy, game: Game, check: bool) -> None:
+    def __init__(self, policy: Policy, game: Game, check: bool = False) -> None:
         super().__init__(policy, game, check)
         self._run = Caller(run_block)
         self.desk = open_desk(game.clients, game.model.n_channels)
@@ -163,7 +163,7 @@ class _PlainPlayer(Player):
 
 
 class _FleetPlayer(Player):
-    def __init__(self, policy: Policy, game: Game, check: bool, *, informed: bool) -> None:
+    def __init__(self, policy: Policy, game: Game, check: bool = False, *, informed: bool) -> None:
         super().__init__(policy, game, check)
         options, n_channels = game.fleet, game.model.n_channels
         most = options.most(game.clients, n_channels)
