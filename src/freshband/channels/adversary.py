@@ -9,7 +9,7 @@ each has a state of its own, which answers its own transmissions.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,6 @@ def start_reacting(model: ChannelModel) -> Any:
     """
     if not hasattr(type(model), "start_reacting"):  # of a model itself, pydantic asks long
         return _STILL
-    state = model.start_reacting()
+    state = cast(ReactingModel, model).start_reacting()
     _check_state(type(model).__name__, state)
     return state

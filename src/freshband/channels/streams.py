@@ -229,7 +229,9 @@ class MeansStream(_Stream[np.float64]):
         """Return which channels changed: those of which any link did."""
         if len(self._row) == 1:
             return changed
-        return np.logical_or.reduce(changed.reshape(len(changed), *self._row), axis=1)
+        links = changed.reshape(len(changed), *self._row)
+        of_any: _Flags = np.logical_or.reduce(links, axis=1)
+        return of_any
 
     def _independent(self, means: _Floats) -> _Bits:
         states = np.empty(means.shape, np.uint8)

@@ -13,7 +13,7 @@ from freshband.schedulers.base import Matchings, register, select, select_availa
 from freshband.schedulers.counts import Counts, learns_means, start_counts
 from freshband.states import ORDER, declare
 
-__all__ = ["RandomScheduler"]
+__all__ = ["RandomScheduler", "draw_subset"]
 
 
 @learns_means
