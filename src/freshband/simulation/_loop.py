@@ -27,7 +27,7 @@ class Tally(NamedTuple):
     age_curve: NDArray[Any]  # (P,) sum of ages so far, weighted in a fleet
     variance_curve: NDArray[np.float64]  # (P,)
     delivered_curve: NDArray[np.int64]  # (P,) successes so far
-    alarm: NDArray[np.int64]  # (room, 2) round and channel of each alarm, unset after the last
+    alarm: NDArray[np.int64]  # (room, 2) round and channel of each alarm
     assignment_log: NDArray[np.int64]  # (L, M) the first L rounds
     outcome_log: NDArray[np.int8]  # (L, M)
 
@@ -43,7 +43,7 @@ def open_tally(n_clients: int, checkpoints: NDArray[np.int64], logged: int = 0) 
         age_curve=np.zeros(points, np.int64),
         variance_curve=np.zeros(points),
         delivered_curve=np.zeros(points, np.int64),
-        alarm=np.empty((min(_REMEMBERED, int(checkpoints[-1])), 2), np.int64),
+        alarm=np.zeros((min(_REMEMBERED, int(checkpoints[-1])), 2), np.int64),
         assignment_log=np.zeros((logged, n_clients), np.int64),
         outcome_log=np.zeros((logged, n_clients), np.int8),
     )
