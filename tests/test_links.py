@@ -22,9 +22,9 @@ from freshband.matching._assignment import assign
 from freshband.matching.base import match, match_links, pairs_ranks
 from freshband.matching.base import registry as matchings
 from freshband.parameters import Parameters
+from freshband.ranking import draw_subset
 from freshband.schedulers.base import means, score, select, update
 from freshband.schedulers.base import registry as schedulers
-from freshband.schedulers.random import draw_subset
 from tests import test_contract as contract
 from tests.playing import (
     AIR,

@@ -1,8 +1,8 @@
 """States as compiled code sees them: borrowed from the caller, passed as they are or by address.
 
 numba unpacks each array of a state on every call, at half a microsecond per array, and counts
-references to it. `Caller` describes the arrays once, in a table of addresses and sizes, which
-compiled code reads.
+references to it. `Caller` passes the address of the tuple alone, in which compiled code finds the
+arrays.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import inspect
-import itertools
 import operator
-from array import array
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,7 +27,7 @@ _WORD = ir.IntType(64)
 
 
 class Lent(types.Type):  # type: ignore[misc]  # numba ships no annotations
-    """The type of a value that is passed by the address of its table."""
+    """The type of a value that is passed by its address."""
 
     def __init__(self, kind: Any) -> None:
         self.kind = kind
@@ -71,9 +69,11 @@ def _apart(kind: Any) -> Any:
     return kind
 
 
-# ------------------------------------------------------------------------------------- tables
+# ---------------------------------------------------------------------------------- addresses
 
-# Where an array object, PyArrayObject_fields of numpy's C interface, has its pointers, in words.
+# Where a tuple object, PyTupleObject of Python's C interface, has its items, in words.
+_ITEMS = tuple.__basicsize__ // 8
+# Where an array object, PyArrayObject_fields of numpy's C interface, has its pointers.
 _DATA = object.__basicsize__ // 8
 _SHAPE, _STRIDES = _DATA + 2, _DATA + 3
 # Where bitgen_t, of the same interface, has a generator's state and functions.
@@ -84,31 +84,29 @@ _capsule_pointer.restype = ctypes.c_void_p
 _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
-def _write_table(value: Any, table: array[int]) -> None:
-    """Append the addresses of all arrays and generators of a value, in order."""
-    if type(value) is np.ndarray:
-        table.append(id(value))
-    elif isinstance(value, tuple):
-        for part in value:
-            _write_table(part, table)
-    elif isinstance(value, np.random.Generator):
-        table.append(_capsule_pointer(value.bit_generator.capsule, b"BitGenerator"))
-    else:
-        raise TypeError(f"a state must consist of arrays, got {type(value).__name__}")
+def _address_of(value: Any) -> int:
+    """Return the address of a tuple or an array, or of what a generator draws from."""
+    if isinstance(value, np.random.Generator):
+        return int(_capsule_pointer(value.bit_generator.capsule, b"BitGenerator"))
+    return id(value)
 
 
-def _read_table(context: Any, builder: Any, kind: Any, addresses: Iterator[Any]) -> Any:
-    """Return the value that a table describes; ``addresses`` yields its entries."""
+def _read(context: Any, builder: Any, kind: Any, address: Any) -> Any:
+    """Return the value at an address."""
 
     def proxy(kind: Any) -> Any:
         return cgutils.create_struct_proxy(kind)(
             context, builder, value=cgutils.get_null_value(context.get_value_type(kind))
         )
 
+    words = _Words(builder, address)
     if isinstance(kind, types.BaseTuple):
-        parts = [_read_table(context, builder, part, addresses) for part in kind.types]
+        parts = [
+            _read(context, builder, part, words[_ITEMS + place])
+            for place, part in enumerate(kind.types)
+        ]
         return context.make_tuple(builder, kind, parts)
-    made, words = proxy(kind), _Words(builder, next(addresses))
+    made = proxy(kind)
     if isinstance(kind, types.Array):
         item = context.get_data_type(kind.dtype)
         shape, strides = (_Words(builder, words[place]) for place in (_SHAPE, _STRIDES))
@@ -166,8 +164,7 @@ def _lend(typing_context: Any, value: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         if isinstance(signature.args[0], Lent):
-            table = _Words(builder, builder.ptrtoint(args[0], _WORD))
-            return _read_table(context, builder, lent, map(table.__getitem__, itertools.count()))
+            return _read(context, builder, lent, builder.ptrtoint(args[0], _WORD))
         return _strip(context, builder, kind, args[0])
 
     return lent(value), generate
@@ -200,17 +197,6 @@ def read_only(typing_context: Any, value: Any) -> Any:
 # ------------------------------------------------------------------------------------ binding
 
 
-class _Loan:
-    """A value, the type it has when it is lent, and the table that describes it."""
-
-    __slots__ = ("address", "kind", "table", "value")
-
-    def __init__(self, value: Any) -> None:
-        self.value, self.kind, self.table = value, _kind_of(value), array("Q")
-        _write_table(value, self.table)
-        self.address = self.table.buffer_info()[0]
-
-
 _kinds: dict[bytes | type, Lent] = {}
 _records: list[np.dtype[Any]] = []  # a fingerprint has the addresses of these, so they must stay
 
@@ -221,30 +207,34 @@ def _kind_of(value: Any) -> Lent:
     mark = np.random.Generator if generates else compute_fingerprint(value)
     kind = _kinds.get(mark)
     if kind is None:
-        _records.extend(_record_types(value))
+        if not generates:
+            _records.extend(array.dtype for array in _arrays(value) if array.dtype.fields)
         kind = _kinds[mark] = Lent(typeof(value))
     return kind
 
 
-def _record_types(value: Any) -> Iterator[np.dtype[Any]]:
+def _arrays(value: Any) -> Iterator[np.ndarray]:
+    """Yield the arrays of a state; anything else in it is an error."""
     if isinstance(value, tuple):
         for part in value:
-            yield from _record_types(part)
-    elif isinstance(value, np.ndarray) and value.dtype.fields:
-        yield value.dtype
+            yield from _arrays(part)
+    elif type(value) is np.ndarray:
+        yield value
+    else:
+        raise TypeError(f"a state must consist of arrays, got {type(value).__name__}")
 
 
 class Caller:
     """Calls an entry point whose first arguments, states, are passed by address.
 
-    Whole numbers follow. A state is described again only if it is not the object it was in the last
-    call.
+    Whole numbers follow. Types and addresses are looked up again only if a state is not the object
+    it was in the last call.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = self._run = function
-        self._loans: list[_Loan] = []
         self._states: tuple[Any, ...] = ()
+        self._kinds: tuple[Lent, ...] = ()
         self._given: list[Any] = []  # what the function gets instead of the states
 
     def __call__(self, states: tuple[Any, ...], *numbers: int) -> Any:
@@ -256,13 +246,11 @@ class Caller:
         if not hasattr(self._function, "overloads"):  # NUMBA_DISABLE_JIT=1
             self._states, self._given = states, list(states)
             return
-        before = [loan.kind for loan in self._loans]
-        held = {id(loan.value): loan for loan in self._loans}
-        self._loans = [held.get(id(state)) or _Loan(state) for state in states]
-        kinds = [loan.kind for loan in self._loans]
-        if kinds != before:
-            self._run = _compiled(self._function, tuple(kinds))
-        self._states, self._given = states, [loan.address for loan in self._loans]
+        kinds = tuple(map(_kind_of, states))
+        if kinds != self._kinds:
+            self._run = _compiled(self._function, kinds)
+            self._kinds = kinds
+        self._states, self._given = states, list(map(_address_of, states))
 
 
 @functools.cache

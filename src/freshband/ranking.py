@@ -10,7 +10,7 @@ from typing import Any
 
 from freshband._jit import cold, kernel
 
-__all__ = ["CLIENTS", "draw_to_front", "sort_by", "take_available", "take_best"]
+__all__ = ["CLIENTS", "draw_subset", "draw_to_front", "sort_by", "take_available", "take_best"]
 
 CLIENTS = 1 << 30
 """Added to the round when clients are sorted, so that their ties are independent of channels'."""
@@ -178,6 +178,14 @@ def draw_to_front(deck: Any, rng: Any, first: int, last: int) -> None:
     for place in range(first, last):
         other = place + int(rng.random() * (len(deck) - place))
         deck[place], deck[other] = deck[other], deck[place]
+
+
+@kernel
+def draw_subset(deck: Any, rng: Any, chosen: Any) -> None:
+    """Fill ``chosen`` with a uniformly random subset of ``deck`` (partial Fisher-Yates)."""
+    for place in range(len(chosen)):  # in one loop with the drawing: a second one takes longer
+        draw_to_front(deck, rng, place, place + 1)
+        chosen[place] = deck[place]
 
 
 @kernel

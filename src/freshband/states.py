@@ -155,13 +155,14 @@ def record(**fields: float) -> np.ndarray:
     >>> clock["rounds"].tolist(), clock.dtype.names
     ([2], ('rounds', 'rate'))
     """
-    kinds = tuple((name, type(value)) for name, value in fields.items())
-    return np.array([tuple(fields.values())], dtype=_record_type(kinds))
+    values = tuple(fields.values())
+    return np.array([values], dtype=_record_type(tuple(fields), tuple(map(type, values))))
 
 
 @functools.cache
-def _record_type(kinds: tuple[tuple[str, type], ...]) -> np.dtype[np.void]:
-    return np.dtype([(name, np.result_type(np.int64, kind)) for name, kind in kinds])
+def _record_type(names: tuple[str, ...], kinds: tuple[type, ...]) -> np.dtype[np.void]:
+    wide = [np.result_type(np.int64, kind) for kind in kinds]
+    return np.dtype(list(zip(names, wide, strict=True)))
 
 
 def _arrays(state: tuple[Any, ...], prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:

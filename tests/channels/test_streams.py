@@ -1,11 +1,21 @@
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freshband.channels import MeansStream, StatesStream, carry_forward, held, streams
+from freshband.channels import (
+    MeansStream,
+    StatesStream,
+    carry_forward,
+    held,
+    open_air,
+    streams,
+)
 from freshband.channels.streams import _FRAME, _fill, _slices
 from freshband.errors import SequenceError
 
@@ -88,3 +98,15 @@ def test_states_are_one_double_per_channel_and_round() -> None:
     stream = MeansStream(9000, 5, [means], np.random.default_rng(2))
     expected = np.random.default_rng(2).random((9000, 5)) < means
     np.testing.assert_array_equal(stream.block(9000).states, expected)
+
+
+def test_a_stream_that_is_no_longer_used_is_freed_without_the_garbage_collector() -> None:
+    air = open_air("piecewise", 100, seed=0)
+    air.block(100)
+    gone = weakref.ref(air)
+    gc.disable()
+    try:
+        del air
+        assert gone() is None
+    finally:
+        gc.enable()

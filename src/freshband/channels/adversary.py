@@ -9,7 +9,7 @@ each has a state of its own, which answers its own transmissions.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ class Still(NamedTuple):
     """The state of air that does not react."""
 
     nothing: NDArray[np.uint8]  # (0,): a state holds at least one array
+
+
+_STILL = Still(np.zeros(0, np.uint8))
 
 
 @runtime_checkable
@@ -57,8 +60,8 @@ def start_reacting(model: ChannelModel) -> Any:
     >>> type(start_reacting(build("piecewise"))).__name__
     'Still'
     """
-    if not hasattr(model, "start_reacting"):
-        return Still(np.zeros(0, np.uint8))
-    state = model.start_reacting()
+    if not hasattr(type(model), "start_reacting"):  # of a model itself, pydantic asks long
+        return _STILL
+    state = cast(ReactingModel, model).start_reacting()
     _check_state(type(model).__name__, state)
     return state

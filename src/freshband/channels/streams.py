@@ -51,6 +51,14 @@ def _fill(out: _Floats, row: _Floats) -> None:
     out[whole:] = row
 
 
+def _rows_of(changed: _Flags) -> npt.NDArray[np.int64]:
+    """Return the rows with a change, at least one."""
+    if len(changed) == 1:
+        return np.zeros(1, np.int64)
+    cells = np.flatnonzero(changed)  # few: cheaper to fold into rows than any(axis=1)
+    return np.unique(cells // changed.shape[1])
+
+
 def held(
     rows: npt.NDArray[_Scalar], lengths: npt.NDArray[np.int64]
 ) -> Iterator[npt.NDArray[_Scalar]]:
@@ -186,7 +194,7 @@ class MeansStream(_Stream[np.float64]):
         self._last: _Floats | None = None
         self._states = states
         self._drawn = np.empty((max(_CHUNK // self._width, 1), self._width))
-        self._draw = self._independent if draw is None else draw
+        self._draw = draw
 
     def block(self, n: int) -> Block:
         """Draw the next ``n`` rounds."""
@@ -200,25 +208,30 @@ class MeansStream(_Stream[np.float64]):
                 means[place] = span
                 self._note_changes(span)
             self._t += len(span)
-        return self._shaped(self._draw(means), means)
+        draw = self._independent if self._draw is None else self._draw
+        return self._shaped(draw(means), means)
 
     def _note_changes(self, span: _Floats) -> None:
         """Store where the means from round ``t`` on differ from those of the previous round."""
         if self._noted >= _REMEMBERED:
             return
-        before = span[:1] if self._last is None else self._last[None]
-        changed = np.empty(span.shape, np.bool_)
-        np.not_equal(span[:1], before, out=changed[:1])
-        np.not_equal(span[1:], span[:-1], out=changed[1:])
-        self._last = span[-1].copy()
-        cells = np.flatnonzero(changed)  # few: cheaper to fold into rows than any(axis=1)
-        if len(cells) == 0:
-            return
-        found = np.unique(cells // self._width)[: _REMEMBERED - self._noted]
-        self._breakpoints.append(self._t + found)
-        links = changed[found].reshape(len(found), -1, self._row[-1])
-        self._changed.append(np.logical_or.reduce(links, axis=1))
-        self._noted += len(found)
+        changed = span[:1] != (span[:1] if self._last is None else self._last)
+        if len(span) > 1:
+            changed = np.concatenate([changed, span[1:] != span[:-1]])
+        self._last = span[-1:].copy()
+        if changed.any():
+            found = _rows_of(changed)[: _REMEMBERED - self._noted]
+            self._breakpoints.append(self._t + found)
+            self._changed.append(self._by_channel(changed[found]))
+            self._noted += len(found)
+
+    def _by_channel(self, changed: _Flags) -> _Flags:
+        """Return which channels changed: those of which any link did."""
+        if len(self._row) == 1:
+            return changed
+        links = changed.reshape(len(changed), *self._row)
+        of_any: _Flags = np.logical_or.reduce(links, axis=1)
+        return of_any
 
     def _independent(self, means: _Floats) -> _Bits:
         states = np.empty(means.shape, np.uint8)

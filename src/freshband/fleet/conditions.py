@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -58,7 +59,7 @@ class SimulatedFleet(FleetOptions):
             )
         return self
 
-    @property
+    @cached_property
     def is_plain(self) -> bool:
         """Whether nothing differs from the problem of the paper."""
         return self == _PLAIN

@@ -7,22 +7,21 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband.matching.base import pairs_ranks, rank_channels, register, serve
+from freshband.matching.base import match, rank_channels, register, serve
 from freshband.parameters import Parameters
-from freshband.ranking import draw_to_front
+from freshband.ranking import draw_subset, draw_to_front
 from freshband.states import not_saved
 
 __all__ = ["RandomMatching"]
 
 
-@pairs_ranks
 class _RandomMatchingState(NamedTuple):
-    """The clients in order."""
+    """Nothing is kept."""
 
-    clients: NDArray[np.int64]  # (M,)
+    unused: NDArray[np.int64]  # (0,) a state holds at least one array
 
 
-not_saved(_RandomMatchingState, "clients")
+not_saved(_RandomMatchingState, "unused")
 
 
 @rank_channels.register(_RandomMatchingState)
@@ -30,6 +29,20 @@ def _rank_channels(
     matching: _RandomMatchingState, t: int, scores: Any, rng: Any, chosen: Any
 ) -> None:
     draw_to_front(chosen, rng, 0, len(chosen))
+
+
+@match.register(_RandomMatchingState)
+def _match(
+    matching: _RandomMatchingState,
+    t: int,
+    chosen: Any,
+    scores: Any,
+    ages: Any,
+    priorities: Any,
+    rng: Any,
+    assignment: Any,
+) -> None:
+    draw_subset(chosen, rng, assignment[: len(chosen)])
 
 
 @serve.register(_RandomMatchingState)
@@ -69,4 +82,4 @@ class RandomMatching(Parameters):
 
     def start(self, n_clients: int, lot: int = 0) -> _RandomMatchingState:
         """Allocate the state."""
-        return _RandomMatchingState(np.arange(n_clients))
+        return _RandomMatchingState(np.zeros(0, np.int64))

@@ -22,11 +22,10 @@ from pydantic import Field
 from freshband._jit import cold, kernel
 from freshband.errors import ParameterError
 from freshband.parameters import Parameters
-from freshband.ranking import _sort_few
+from freshband.ranking import _sort_few, draw_subset
 from freshband.schedulers._super_arms import MExp3State, find_set
 from freshband.schedulers.base import Matchings, Presets, _needed_horizon, register, select, update
 from freshband.schedulers.counts import absorb, start_counts
-from freshband.schedulers.random import draw_subset
 from freshband.states import record
 
 __all__ = ["MExp3"]

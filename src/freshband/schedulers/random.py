@@ -7,9 +7,8 @@ from typing import Any, ClassVar, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband._jit import kernel
 from freshband.parameters import Parameters
-from freshband.ranking import draw_to_front
+from freshband.ranking import draw_subset, draw_to_front
 from freshband.schedulers.base import Matchings, register, select, select_available
 from freshband.schedulers.counts import Counts, learns_means, start_counts
 from freshband.states import ORDER, declare
@@ -26,14 +25,6 @@ class _RandomState(NamedTuple):
 
 
 declare(_RandomState, deck=ORDER)
-
-
-@kernel
-def draw_subset(deck: Any, rng: Any, chosen: Any) -> None:
-    """Fill ``chosen`` with a uniformly random subset of ``deck`` (partial Fisher-Yates)."""
-    draw_to_front(deck, rng, 0, len(chosen))
-    for j in range(len(chosen)):
-        chosen[j] = deck[j]
 
 
 @select.register(_RandomState)

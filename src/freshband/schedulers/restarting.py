@@ -16,6 +16,7 @@ Examples
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, Literal, NamedTuple
 
@@ -138,7 +139,13 @@ class Restarting(Parameters):
         if self.index == "ucb":
             options["index_c"] = self.index_c
         kind = registry["cucb" if self.index == "ucb" else self.index]
-        return kind(**options).start(n_clients, n_channels, rng, horizon)
+        return _checked(kind, **options).start(n_clients, n_channels, rng, horizon)
+
+
+@functools.cache
+def _checked(kind: Any, **options: Any) -> Any:
+    """Return the parameters of an index, which take longer to check than to start."""
+    return kind(**options)
 
 
 @kernel

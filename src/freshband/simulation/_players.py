@@ -75,11 +75,14 @@ class Game:
         return plain and not policy.scheduler.client_scores
 
 
-def enter(policy: Policy, game: Game, *, informed: bool = False) -> Player:
-    """Return a player; one that is ``informed`` learns every outcome, and who is there, at once."""
+def enter(policy: Policy, game: Game, *, informed: bool = False, check: bool = False) -> Player:
+    """Return a player; one that is ``informed`` learns every outcome, and who is there, at once.
+
+    With ``check`` it is made sure that the policy can play, once for all runs of a simulation.
+    """
     if game.is_plain(policy):
-        return _PlainPlayer(policy, game)
-    return _FleetPlayer(policy, game, informed=informed)
+        return _PlainPlayer(policy, game, check)
+    return _FleetPlayer(policy, game, check, informed=informed)
 
 
 class Player(ABC):
@@ -88,7 +91,7 @@ class Player(ABC):
     tally: Tally
     desk: Desk
 
-    def __init__(self, policy: Policy, game: Game) -> None:
+    def __init__(self, policy: Policy, game: Game, check: bool = False) -> None:
         self.policy, self.seconds = policy, 0.0
         self.rng = generator(game.seed, Role.POLICY, game.run)
         self.jammer = start_reacting(game.model)
@@ -100,6 +103,7 @@ class Player(ABC):
             game.rounds,
             most=game.fleet.most(game.clients, n_channels),
             links=game.links,
+            check=check,
         )
 
     @property
@@ -141,8 +145,8 @@ class Player(ABC):
 
 
 class _PlainPlayer(Player):
-    def __init__(self, policy: Policy, game: Game) -> None:
-        super().__init__(policy, game)
+    def __init__(self, policy: Policy, game: Game, check: bool = False) -> None:
+        super().__init__(policy, game, check)
         self._run = Caller(run_block)
         self.desk = open_desk(game.clients, game.model.n_channels)
         self.tally = open_tally(game.clients, game.checkpoints)
@@ -159,8 +163,8 @@ class _PlainPlayer(Player):
 
 
 class _FleetPlayer(Player):
-    def __init__(self, policy: Policy, game: Game, *, informed: bool) -> None:
-        super().__init__(policy, game)
+    def __init__(self, policy: Policy, game: Game, check: bool = False, *, informed: bool) -> None:
+        super().__init__(policy, game, check)
         options, n_channels = game.fleet, game.model.n_channels
         most = options.most(game.clients, n_channels)
         weights = None if options.weights is None else np.array(options.weights)

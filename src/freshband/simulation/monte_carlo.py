@@ -182,7 +182,7 @@ class _Plan:
         points = min(self.points, self.rounds)
         return np.unique(np.linspace(0, self.rounds, points + 1).round().astype(np.int64)[1:])
 
-    @property
+    @cached_property
     def yardsticks(self) -> dict[str, Policy]:
         """The oracles against which regret is measured, by the name of the measure."""
         if not self.model.has_means:
@@ -217,7 +217,7 @@ class _Plan:
                     f"policy {policy.name!r} needs channel means, which these channels do not "
                     "have; use oracle:fixed or oracle:csi, without +aa"
                 )
-            player = enter(policy, self.game(0))
+            player = enter(policy, self.game(0), check=True)
             if self.fleet.ack_delay > 0 and not player.learns_late:
                 raise ParameterError(
                     f"policy {policy.name!r} learns nothing from outcomes that arrive late, but "
