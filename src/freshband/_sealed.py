@@ -19,6 +19,7 @@ import h5py
 import xarray as xr
 
 from freshband._files import replacing
+from freshband._parsing import check_depth
 from freshband.errors import FileError, reason, shown
 from freshband.parameters import file_path
 
@@ -81,6 +82,9 @@ def load_sealed(path: str | os.PathLike[str], *forms: str) -> xr.Dataset:
         with h5py.File(io.BytesIO(body)):  # h5netcdf would report a failure twice
             pass
         dataset = xr.load_dataset(io.BytesIO(body), engine="h5netcdf")
+        for value in dataset.attrs.values():
+            if isinstance(value, str):
+                check_depth(value)  # of JSON
     except Exception:  # HDF5 may raise any exception
         raise FileError(f"{source} is damaged or not a result") from None
     form = dataset.attrs.get("format")
