@@ -173,3 +173,30 @@ def test_a_log_is_rotated_by_size(tmp_path: Path) -> None:
     assert rows == list(range(rows[0], 21))
     assert sorted(each.name for each in tmp_path.iterdir()) == ["log", "log.1"]
     assert max(each.stat().st_size for each in tmp_path.iterdir()) < 500
+
+
+def test_no_round_stands_twice_after_a_rotation(tmp_path: Path) -> None:
+    """A save, a rotation and a crash: the earlier file has rounds that are played again."""
+    log = Log(tmp_path / "log", max_bytes=1000)
+    coordinator = Coordinator("cucb", 2, 4, log=log)
+    for t in range(20):
+        coordinator.plan()
+        coordinator.observe([True, True])
+        if t == 4:
+            coordinator.save(tmp_path / "state")
+    again = Coordinator.load(tmp_path / "state", log=log)
+    for _ in range(3):
+        again.plan()
+        again.observe([True, False])
+    read = {
+        name: [json.loads(line)["round"] for line in (tmp_path / name).read_text().splitlines()]
+        for name in ("log.1", "log", "log.cut")
+    }
+    assert read["log.1"] + read["log"] == list(range(1, 9))
+    assert read["log.cut"] == list(range(6, 21))
+
+
+def test_a_log_with_a_line_nested_beyond_reason(tmp_path: Path) -> None:
+    Coordinator("cucb", 2, 4).save(tmp_path / "state")
+    (tmp_path / "log").write_text('{"line":' + "[" * 100_000 + "\n")
+    Coordinator.load(tmp_path / "state", log=tmp_path / "log")

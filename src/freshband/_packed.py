@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from freshband._parsing import parse_json
 from freshband.errors import FileError, ParameterError, shown
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -54,11 +55,11 @@ def unpack(
     ``older`` are formats that are read as well; the header says which one it is.
     """
     try:
-        check_archive(io.BytesIO(data), len(data))
+        check_archive(io.BytesIO(data), len(data), _MUCH + (1 << 20))
         with np.load(io.BytesIO(data), allow_pickle=False) as files:
             arrays = {name: files[name] for name in files.files}
         text, expected = str(arrays.pop("header")), str(arrays.pop("checksum"))
-        header: dict[str, Any] = json.loads(text)
+        header: dict[str, Any] = parse_json(text)
         found, sealed = header["format"], header.get("sealed", False)
     except Exception:  # archive readers may raise any exception
         raise FileError(f"{source} is damaged or not a {form.split()[-2]}'s file") from None
@@ -75,12 +76,14 @@ def unpack(
     return header, arrays
 
 
-def check_archive(file: BinaryIO | Path, size: int) -> None:
-    """Raise ValueError if an archive of this size asks for far more memory than it has bytes."""
+def check_archive(file: BinaryIO | Path, size: int, much: int) -> None:
+    """Raise ValueError if an archive asks for over ``much`` bytes and far more than its size."""
     with zipfile.ZipFile(file) as archive:
         asked = sum(part.file_size for part in archive.infolist())
-    if asked > max(_MUCH + (1 << 20), _RATIO * size):
-        raise ValueError(f"{size} bytes must not unpack to {asked}")
+    if asked > max(much, _RATIO * size):
+        raise ValueError(
+            f"{size} bytes must not unpack to {asked}; save it uncompressed, if it is yours"
+        )
 
 
 def checksum(header: str, arrays: Arrays, key: bytes | None = None) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load
 
 from freshband.errors import FileError, ParameterError, SequenceError
 from freshband.federated import Dataset, build_model, load_dataset, split_samples
@@ -313,6 +314,24 @@ def test_objects_not_asked_for_are_refused(tmp_path: Path) -> None:
     start_run(tiny(), tmp_path / "a")
     with pytest.raises(ParameterError, match="dataset must not be given"):
         resume_run(tmp_path / "a", dataset=load_dataset("digits"))
+
+
+def test_a_damaged_model_of_a_finished_run_is_written_again(tmp_path: Path) -> None:
+    with start_run(tiny(rounds=3), tmp_path / "run") as run:
+        list(run)
+    path = tmp_path / "run" / "model.safetensors"
+    whole = path.read_bytes()
+    for data in (b"", whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1])):
+        path.write_bytes(data)
+        with resume_run(tmp_path / "run") as again:
+            assert not again.finished
+            assert list(again) == []
+            assert again.wrote_result
+            assert again.notes == [f"{path} is damaged and was written again"]
+        assert same_bits(load(whole), load(path.read_bytes()))
+    path.unlink()  # as in runs of earlier versions
+    with resume_run(tmp_path / "run") as again:
+        assert again.finished
 
 
 def test_a_damaged_result_of_a_finished_run_is_written_again(tmp_path: Path) -> None:

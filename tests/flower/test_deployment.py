@@ -6,7 +6,6 @@ go on until the test has seen enough. Limits are there to end a test that hangs,
 """
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ pytest.importorskip("torch")
 
 import torch
 
+from benchmarks.reliability._lossy import WAYS, lossy_network
 from freshband.federated import Federation, Training
 from freshband.federated._checkpoint import has_checkpoint, load_checkpoint
 from freshband.federated.result import load_training
@@ -356,6 +356,23 @@ def test_ctrl_c_ends_everything(tmp_path):
         assert up.started() == []
 
 
+@pytest.mark.parametrize("killed", ["flwr-serverapp", "the group"])
+def test_what_is_killed_ends_everything(killed, tmp_path):
+    """A ServerApp that dies ends the command at once; one that is killed leaves no process."""
+    with Up(tmp_path, "--clients", "1", "--set", "rounds=500") as up:
+        wait_for(lambda: "round 1 of" in up.printed(), up.printed)
+        if killed == "the group":
+            os.killpg(up.process.pid, signal.SIGKILL)
+        for pid in up.started():
+            if killed in Path(f"/proc/{pid}/comm").read_text():
+                os.kill(pid, signal.SIGKILL)
+        code = up.process.wait(timeout=60)
+        wait_for(lambda: up.started() == [])
+    if killed != "the group":
+        assert code == 1
+        assert "error: the ServerApp died before the run was over" in up.printed()
+
+
 QUICKSTART = """\
 [project]
 name = "quickstart"
@@ -420,36 +437,14 @@ def test_the_reason_why_a_key_is_not_registered_is_told(tmp_path):
             federation.register([nonsense])
 
 
-LOSSY = {
-    "netem": ["tc qdisc add dev lo root netem loss 5% delay 20ms 10ms"],
-    # For kernels without netem: a classic BPF program drops one packet in twenty at random, and a
-    # token bucket with a short queue delays the rest, and drops what does not fit.
-    "bpf": [
-        "ip link set lo mtu 1500",
-        "tc qdisc add dev lo root tbf rate 20mbit burst 16kb latency 50ms",
-        "tc qdisc add dev lo clsact",
-        "tc filter add dev lo egress bpf direct-action bytecode "
-        f"'4,32 0 0 {2**32 - 0x1000 + 56},53 0 1 {2**32 * 19 // 20},6 0 0 2,6 0 0 {2**32 - 1}'",
-    ],
-}
-
-
-def lossy_network(way):
-    """Return a command that runs another on a lossy, slow loopback, or say why there is none."""
-    if not all(shutil.which(name) for name in ("unshare", "ip", "tc")):
-        pytest.skip("needs unshare, ip and tc")
-    shape = " && ".join(["ip link set lo up", *LOSSY[way]])
-    apart = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"]), "sh", "-c"]
-    tried = subprocess.run([*apart, shape], capture_output=True, text=True, check=False)
-    if tried.returncode:
-        pytest.skip(f"this machine makes no lossy network by {way}: {tried.stderr.strip()}")
-    script = shape + ' && "$@"; code=$?; grep ^Tcp: /proc/net/snmp; exit $code'
-    return [*apart, script, "sh"]
-
-
-@pytest.mark.parametrize("way", LOSSY)
+@pytest.mark.parametrize("way", WAYS)
 def test_lossy_network(way, tmp_path):
-    before = lossy_network(way)
+    try:
+        before = lossy_network(way)
+    except OSError as error:
+        pytest.skip(str(error))
+    count = '"$@"; code=$?; grep ^Tcp: /proc/net/snmp; exit $code'
+    before += ["sh", "-c", count, "sh"]
     out = tmp_path / "out"
     settings = ["rounds=1", "channels=stationary", "uplink=deadline", "deadline=240"]
     settings += [f'out="{out}"']

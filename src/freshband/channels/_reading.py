@@ -7,9 +7,10 @@ import fnmatch
 import gzip
 import importlib
 import itertools
+import zipfile
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from freshband.channels.base import _Floats
 from freshband.errors import FileError, ParameterError, nearest
 
 _UNPACKED, _RATIO = 1 << 25, 50  # bytes, and times its size: what a compressed text may hold
+_ARRAYS = 1 << 27  # bytes of compressed arrays; eight times that as float64 if they are of bytes
 _SUFFIXES = (".csv", ".csv.gz", ".npy", ".npz", ".parquet")
 
 
@@ -96,8 +98,8 @@ def _group(readings: Readings, names: Sequence[str]) -> Readings:
 
 def _load_array(path: str, key: str | None) -> npt.NDArray[Any]:
     try:
-        if suffix(path) == ".npz":
-            check_archive(Path(path), Path(path).stat().st_size)
+        if zipfile.is_zipfile(path):  # NumPy takes it for one whatever its name
+            check_archive(Path(path), Path(path).stat().st_size, _ARRAYS)
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return loaded
@@ -178,7 +180,9 @@ def _csv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
     """Yield line number and cells, without blank lines and lines that begin with #."""
     try:
         with gzip.open(path) if path.lower().endswith(".gz") else Path(path).open("rb") as raw:
-            text = (line.decode("utf-8-sig") for line in _not_too_much(raw, path))
+            if isinstance(raw, gzip.GzipFile):
+                _check_unpacked(raw, Path(path).stat().st_size)
+            text = (line.decode("utf-8-sig") for line in raw)
             reader = csv.reader(text, strict=True)
             for row in reader:
                 if row and not row[0].lstrip().startswith("#") and any(map(str.strip, row)):
@@ -187,14 +191,14 @@ def _csv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
         raise FileError(f"{path}: cannot be read: {_one_line(error)}") from None
 
 
-def _not_too_much(raw: Iterable[bytes], path: str) -> Iterator[bytes]:
-    """Yield the lines of a file; a compressed one may hold only so much more than its size."""
-    left = _UNPACKED + _RATIO * Path(path).stat().st_size
-    for line in raw:
-        left -= len(line)
-        if left < 0 and path.lower().endswith(".gz"):
-            raise OSError("it unpacks to far more than its size; unpack it first, if it is yours")
-        yield line
+def _check_unpacked(raw: gzip.GzipFile, size: int) -> None:
+    """Raise OSError if a file of this size holds far more, perhaps in a single line; rewind it."""
+    left = _UNPACKED + _RATIO * size
+    while left >= 0 and (block := raw.read(1 << 20)):
+        left -= len(block)
+    if left < 0:
+        raise OSError("it unpacks to far more than its size; unpack it first, if it is yours")
+    raw.seek(0)
 
 
 def _number(cell: str) -> float | None:
@@ -214,6 +218,10 @@ def _read_parquet(path: str, columns: Sequence[str] | None) -> tuple[Readings, l
             f"{path}: Parquet needs pyarrow; install it with: pip install 'freshband[traces]'"
         ) from None
     try:
+        about = parquet.read_metadata(path)
+        asked, size = 8 * about.num_rows * about.num_columns, Path(path).stat().st_size
+        if asked > max(8 * _ARRAYS, _RATIO * size):
+            raise OSError(f"{size} bytes must not unpack to {asked}; save them as NPY")
         table = parquet.read_table(path)
     except (OSError, arrow.ArrowException) as error:
         raise FileError(f"{path}: cannot be read: {_one_line(error)}") from None

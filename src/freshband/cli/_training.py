@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
+from freshband._parsing import parse_toml
 from freshband._plugins import made_with
 from freshband.cli._settings import read_setting
 from freshband.errors import (
@@ -113,13 +113,11 @@ def read_file(path: Path) -> Layer:
     """Read a TOML file: settings by name, and a table for each thing that has options."""
     path = Path(path)  # some versions of typer leave a context's parameters as texts
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        found = parse_toml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"cannot read {path}: {reason(error)}") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise FileError(f"{path} is not TOML: {reason(error)}") from None
-    except RecursionError:
-        raise FileError(f"{path} is nested too deeply") from None
     layer = Layer(str(path))
     for key, value in found.items():
         if not isinstance(value, dict):

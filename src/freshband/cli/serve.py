@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from freshband._default import DEFAULT_POLICY
+from freshband._parsing import parse_toml
 from freshband.cli._options import count, option
 from freshband.cli._settings import read_setting
 from freshband.errors import FileError, FreshbandError, ParameterError, reason
@@ -152,13 +153,11 @@ def _read_settings(settings: list[str]) -> dict[str, Any]:
 
 def _read_tables(path: Path | None) -> dict[str, Any]:
     """Return the tables of a TOML file, by name."""
-    import tomllib
-
     if path is None:
         return {}
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise FileError(f"cannot read {path}: {reason(error)}") from None
-    except (ValueError, RecursionError) as error:  # of TOML, or of the text's encoding
+    except ValueError as error:  # of TOML, or of the text's encoding
         raise FileError(f"{path} is not TOML: {reason(error)}") from None

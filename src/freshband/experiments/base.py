@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, cast
 
 from freshband._files import check_writable, write_whole
+from freshband._parsing import parse_json
 from freshband._registry import Registry
 from freshband.errors import FileError, ParameterError, reason
 from freshband.experiments.pictures import Picture, SimulatedCurves
@@ -265,7 +266,7 @@ def _describe(results: Iterable[xr.Dataset]) -> dict[str, Any]:
 def _read_json(path: Path) -> Any:
     """Return what a file of ``freshband reproduce`` holds, or raise `FileError`."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise FileError(f"cannot read {path}: {reason(error)}") from None
     except ValueError:

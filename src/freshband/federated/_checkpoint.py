@@ -31,6 +31,7 @@ import safetensors.torch
 import torch
 
 from freshband._files import sweep, write_whole
+from freshband._parsing import parse_json
 from freshband.errors import FileError, ParameterError, reason
 from freshband.parameters import file_path, whole_number
 
@@ -155,7 +156,7 @@ def _unseal(data: bytes) -> dict[str, Any]:
     digest = hashlib.sha256(text).hexdigest().encode()
     if data != _HEAD + digest + _MIDDLE + text + _TAIL:
         raise _DamagedError("its checksum does not match")
-    body: dict[str, Any] = json.loads(text)
+    body: dict[str, Any] = parse_json(text)
     if body["format"] != _FORMAT:
         raise _DamagedError(f"it must have the format {_FORMAT!r}, got {body['format']!r}")
     return body

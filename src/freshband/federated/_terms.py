@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from torch import nn
 
 from freshband._files import write_whole
+from freshband._parsing import parse_json
 from freshband._plugins import made_with
 from freshband._sealed import versions_of
 from freshband.errors import FileError, ParameterError, UnknownNameError, reason
@@ -79,7 +80,7 @@ def read_terms(home: Path) -> Terms:
     except (OSError, ValueError) as error:
         raise FileError(f"cannot read {path}: {reason(error)}") from None
     try:
-        body = json.loads(text)
+        body = parse_json(text)
         if body["format"] != _FORMAT:
             raise ValueError(f"it must have the format {_FORMAT!r}, got {body['format']!r}")
         notes: list[str] = []
@@ -104,7 +105,7 @@ def read_terms(home: Path) -> Terms:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and the libraries now."""
-    found: dict[str, str] = json.loads(versions_of(_LIBRARIES))
+    found: dict[str, str] = parse_json(versions_of(_LIBRARIES))
     return found
 
 

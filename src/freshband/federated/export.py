@@ -38,6 +38,25 @@ def save_model(module: nn.Module, path: str | os.PathLike[str]) -> Path:
     ties them again.
     """
     target = file_path("path", path)
+    made = {"format": "pt", "freshband": __version__}
+    write_whole(target, safetensors.torch.save(_weights(module), made))
+    return target
+
+
+def holds_model(path: Path, module: nn.Module) -> bool:
+    """Whether a file that `save_model` wrote holds the weights of this module, undamaged."""
+    try:
+        found = safetensors.torch.load(path.read_bytes())
+    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError):
+        return False
+    expected = _weights(module)
+    return found.keys() == expected.keys() and all(
+        safetensors.torch.save({"": found[name]}) == safetensors.torch.save({"": value})
+        for name, value in expected.items()
+    )
+
+
+def _weights(module: nn.Module) -> dict[str, torch.Tensor]:
     tensors: dict[str, torch.Tensor] = {}
     seen: set[tuple[int, tuple[int, ...]]] = set()
     for name, value in module.state_dict().items():
@@ -47,9 +66,7 @@ def save_model(module: nn.Module, path: str | os.PathLike[str]) -> Path:
         if value.numel() == 0 or memory not in seen:
             tensors[name] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
         seen.add(memory)
-    made = {"format": "pt", "freshband": __version__}
-    write_whole(target, safetensors.torch.save(tensors, made))
-    return target
+    return tensors
 
 
 def export_model(

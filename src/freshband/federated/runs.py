@@ -54,7 +54,7 @@ from freshband.federated._terms import (
 )
 from freshband.federated.clients import name_device
 from freshband.federated.engine import Federation
-from freshband.federated.export import MODEL_FILE, save_model
+from freshband.federated.export import MODEL_FILE, holds_model, save_model
 from freshband.federated.records import RoundRecord, _stack_records, _unstack_records
 from freshband.federated.result import collect_records, load_training, save_training
 from freshband.federated.settings import Training
@@ -124,14 +124,21 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds are played and the result is written, whole."""
-        if self.round < self.settings.rounds or not self.result_path.exists():
-            return False
+        """Whether all rounds are played, and the result and the model are written, whole.
+
+        The model may be gone: runs of earlier versions have none.
+        """
+        return self.round == self.settings.rounds and self._damaged() is None
+
+    def _damaged(self) -> Path | None:
+        """Return the result if it is missing or damaged, or the model if it is damaged."""
         try:
             load_training(self.result_path)
         except FileError:
-            return False
-        return True
+            return self.result_path
+        model = self.out / MODEL_FILE
+        whole = not model.exists() or holds_model(model, self.federation.module())
+        return None if whole else model
 
     def stop(self) -> None:
         """End the loop after the present round, with a checkpoint; a signal handler may call it."""
@@ -156,7 +163,7 @@ class Run:
         if self.finished:
             return
         if self.round == self.settings.rounds and self.result_path.exists():
-            self.notes.append(f"{self.result_path} is damaged and was written again")
+            self.notes.append(f"{self._damaged()} is damaged and was written again")
         self.stopped = False
         with claimed(self.out):
             sweep(self.out, ".*.result.nc", ".run.json.*.tmp", ".*.trial")

@@ -89,17 +89,21 @@ class Log:
     def rewind(self, lines: int) -> None:
         """Take out lines after the given one, of rounds that a restored coordinator plays again.
 
-        They go to ``PATH.cut``.
+        They go to ``PATH.cut``. Those of ``PATH.1`` are taken out too.
         """
-        if not self.path.is_file():
-            return
-        kept: list[bytes] = []
+        files: dict[Path, list[bytes]] = {}
         cut: list[bytes] = []
-        for line in self.path.read_bytes().splitlines(keepends=True):
-            (cut if _number(line) > lines else kept).append(line)
+        for path in (self._earlier, self.path):
+            if path.is_file():
+                read = path.read_bytes().splitlines(keepends=True)
+                kept = [line for line in read if _number(line) <= lines]
+                if len(kept) < len(read):
+                    files[path] = kept
+                    cut += [line for line in read if _number(line) > lines]
         if cut:
             write_whole(self.path.with_name(f"{self.path.name}.cut"), b"".join(cut))
-            write_whole(self.path, b"".join(kept))
+        for path, kept in files.items():
+            write_whole(path, b"".join(kept))
 
     @property
     def _earlier(self) -> Path:
@@ -127,5 +131,5 @@ def _number(line: bytes) -> int:
     """Return the number of a line; 0 for those of earlier versions."""
     try:
         return int(json.loads(line).get("line", 0))
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import keyword
 import re
 import shlex
-import tomllib
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from freshband._files import write_whole
+from freshband._parsing import parse_toml
 from freshband.errors import FileError, ParameterError
 
 
@@ -47,7 +47,7 @@ def read_app(app: Path) -> dict[str, Any]:
         command = f"freshband flower new {shlex.quote(str(app))}"
         raise FileError(f"{app} holds no Flower app; make one with: {command}")
     try:
-        found = tomllib.loads(project.read_text(encoding="utf-8"))
+        found = parse_toml(project.read_text(encoding="utf-8"))
         return _flat(found["tool"]["flwr"]["app"].get("config", {}))
     except (OSError, ValueError) as error:
         raise FileError(f"cannot read {project}: {error}") from None
