@@ -356,6 +356,23 @@ def test_ctrl_c_ends_everything(tmp_path):
         assert up.started() == []
 
 
+@pytest.mark.parametrize("killed", ["flwr-serverapp", "the group"])
+def test_what_is_killed_ends_everything(killed, tmp_path):
+    """A ServerApp that dies ends the command at once; one that is killed leaves no process."""
+    with Up(tmp_path, "--clients", "1", "--set", "rounds=500") as up:
+        wait_for(lambda: "round 1 of" in up.printed(), up.printed)
+        if killed == "the group":
+            os.killpg(up.process.pid, signal.SIGKILL)
+        for pid in up.started():
+            if killed in Path(f"/proc/{pid}/comm").read_text():
+                os.kill(pid, signal.SIGKILL)
+        code = up.process.wait(timeout=60)
+        wait_for(lambda: up.started() == [])
+    if killed != "the group":
+        assert code == 1
+        assert "error: the ServerApp died before the run was over" in up.printed()
+
+
 QUICKSTART = """\
 [project]
 name = "quickstart"

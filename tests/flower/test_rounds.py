@@ -15,6 +15,7 @@ from flwr.serverapp import strategy
 
 from freshband.errors import FileError, ParameterError
 from freshband.federated import Federation, Training
+from freshband.federated.result import collect_records, measure_training
 from freshband.flower import (
     DeadlineUplink,
     StrategyAggregation,
@@ -227,6 +228,25 @@ def test_what_cannot_be_an_update_is_refused(how):
     assert any(record.too_long is not None for record in records) is (how == "long")
     assert records[-1].ages[1] == 1 + len(records)
     assert sum(record.delivered.sum() for record in records) > 0
+
+
+@pytest.mark.parametrize(
+    "rule", ["median", "trimmed", "bounded", "fedavg", "fedbuff", "fedasync", "renorm+eager", None]
+)
+def test_a_long_update_is_refused_by_every_rule(rule):
+    """None is a strategy of Flower's."""
+
+    def change(client, round, reply):
+        return spoil(reply, "long") if client == 1 else reply
+
+    chosen = {} if rule is None else {"algorithm": rule}
+    own = {"aggregation": StrategyAggregation(strategy.FedAvg())} if rule is None else {}
+    rounds, _ = play({**SMALL, **chosen}, change=change, **own)
+    records = list(rounds)
+    measures = measure_training(collect_records(records, Training(**SMALL)))
+    assert int(measures.too_long) == int(measures.refused) > 0
+    assert not any(record.delivered[1] for record in records)
+    assert records[-1].accuracy > 0.3
 
 
 def test_a_client_that_raises_is_unknown_and_gets_the_next_model():

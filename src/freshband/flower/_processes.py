@@ -190,7 +190,8 @@ class Processes:
         """Return the end of a process's log in one line, without the frames Flower draws."""
         log = self._log(who)
         words = log.read_text(errors="replace").translate(_FRAMES).split()
-        return f"{' '.join(words)[-300:]} (see {log})"
+        where = "--keep DIR keeps its log" if self._own_folder else f"see {log}"
+        return f"{' '.join(words)[-300:]} ({where})"
 
 
 class LoneNode(Processes):

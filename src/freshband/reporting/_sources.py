@@ -14,6 +14,11 @@ from freshband.reporting._page.verdicts import is_verdict_name, show_json
 
 _HDF5: Final = b"\x89HDF\r\n\x1a\n"  # the first bytes of every result, whatever its file name
 _RUN: Final = "run.json"
+# What numbers and settings that do not belong together may raise; the seal shows damage, not origin.
+_INCOMPLETE: Final = (
+    LookupError, AttributeError, TypeError, ValueError, ArithmeticError, MemoryError,
+    RecursionError,
+)  # fmt: skip
 _PAGES: Final = {
     "freshband simulation 1": "simulation",
     "freshband training 1": "training",
@@ -98,5 +103,5 @@ def show_result(path: Path, title: str) -> Part:
             f"{path} is a result of training, and reading it needs PyTorch; install it with: "
             "pip install 'freshband[train]'"
         ) from None
-    except (KeyError, AttributeError, TypeError, ValueError) as error:
+    except _INCOMPLETE as error:
         raise FileError(f"{path} is not a complete result: {reason(error)}") from None
