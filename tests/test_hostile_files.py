@@ -201,3 +201,25 @@ def test_dotted_keys_beyond_reason(tmp_path: Path) -> None:
             read_app(tmp_path)
     (tmp_path / "x.toml").write_text('policy = "' + "a." * 99 + '"  # ' + "it's a text [" * 50)
     assert "policy" in str(vars(read_file(tmp_path / "x.toml")))
+
+
+@pytest.mark.parametrize("config", [None, "[]", "5", 5, "{}", '{"settings": true}'])
+def test_a_sealed_result_of_somebody_else_is_complete(config: object, tmp_path: Path) -> None:
+    """The seal shows damage, not who made the file."""
+    from freshband import load_result
+    from freshband._sealed import save_sealed
+    from freshband.arena import load_arena
+    from freshband.federated.comparison import load_comparison
+    from freshband.federated.result import load_training
+
+    about = {} if config is None else {"config": config}
+    kinds = {"comparison": load_comparison, "training": load_training}
+    if not isinstance(config, str) or config[0] != "{":
+        kinds |= {"simulation": load_result, "arena": load_arena}
+    else:
+        del kinds["training"]
+    for kind, load in kinds.items():
+        path = tmp_path / f"{kind}.nc"
+        save_sealed(xr.Dataset(attrs={"format": f"freshband {kind} 1", **about}), path)
+        with pytest.raises(FileError, match=f"{kind}.nc is not a complete result: "):
+            load(path)

@@ -11,7 +11,8 @@ import io
 import json
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import h5py
 import xarray as xr
 
 from freshband._files import replacing
-from freshband._parsing import check_depth
+from freshband._parsing import check_depth, parse_json
 from freshband.errors import FileError, reason, shown
 from freshband.parameters import file_path
 
@@ -91,4 +92,22 @@ def load_sealed(path: str | os.PathLike[str], *forms: str) -> xr.Dataset:
     if form not in forms:
         known = " or ".join(repr(each) for each in forms)
         raise FileError(f"{source} must have the format {known}, got {shown(form)}")
+    with complete(source):
+        if not isinstance(parse_json(dataset.attrs["config"]), dict):
+            raise TypeError("its configuration is no table")
     return dataset
+
+
+@contextmanager
+def complete(source: str | os.PathLike[str]) -> Iterator[None]:
+    """Raise `FileError` where numbers and settings of a file do not belong together.
+
+    The seal shows damage, not who made the file.
+    """
+    try:
+        yield
+    except (
+        LookupError, AttributeError, TypeError, ValueError, ArithmeticError, MemoryError,
+        RecursionError,
+    ) as error:  # fmt: skip
+        raise FileError(f"{os.fspath(source)} is not a complete result: {reason(error)}") from None

@@ -61,6 +61,13 @@ def test_the_limit_is_five_times_the_median_of_this_round_included() -> None:
     assert (record.steps[3], record.staleness[3]) == (0, -1)
 
 
+def test_a_model_of_zeros_does_not_open_the_door() -> None:
+    """A linear model may begin with zeros; two that arrive are held against each other."""
+    lengths = np.array([[np.nan, 1e4], [np.nan, 2.0], [np.nan, np.nan]])
+    assert longest_allowed(lengths, 5, torch.zeros(4)) == 10
+    assert longest_allowed(lengths[2:], 5, torch.zeros(4)) == np.inf
+
+
 def test_one_alone_in_the_first_round_is_held_against_the_model() -> None:
     for length, refused in ((19.9, []), (20.1, [0])):  # the model is 4 long
         assert refused_for_length(hear(open_server(), {0: length})) == refused

@@ -249,6 +249,8 @@ class SlowFederation:
         usual = math.sqrt(float(dot(self.model, self.model)))
         if len(lengths) >= 3:
             usual = lengths[(len(lengths) - 1) // 2]
+        elif usual == 0 and lengths:
+            usual = lengths[0]
         if s.length_limit and client.lengths[-1] > s.length_limit * usual:
             return False
         if s.clip_norm is not None and client.lengths[-1] > s.clip_norm:

@@ -241,9 +241,10 @@ def test_no_result_no_page(tmp_path: Path) -> None:
     save_sealed(xr.Dataset(attrs={"format": "else"}), tmp_path / "else.nc")
     with pytest.raises(FileError, match="got 'else'"):
         write_report(tmp_path)
-    save_sealed(make_training().drop_vars("ages"), tmp_path / "else.nc")
-    with pytest.raises(FileError, match="not a complete result"):
-        write_report(tmp_path)
+    for result in (make_simulation().isel(run=slice(0)), make_training().drop_vars("ages")):
+        save_sealed(result, tmp_path / "else.nc")
+        with pytest.raises(FileError, match="not a complete result"):
+            write_report(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["else.nc"]
 
 

@@ -19,7 +19,7 @@ from freshband import __version__
 from freshband._backends import Backend, open_backend
 from freshband._plugins import imports_to_keep
 from freshband._policy import read_options, spelled
-from freshband._sealed import load_sealed, save_sealed, versions_of
+from freshband._sealed import complete, load_sealed, save_sealed, versions_of
 from freshband.channels.base import ChannelModel, _same_air
 from freshband.errors import FreshbandError, ParameterError, shown
 from freshband.federated._kept import KeptRecords, Records
@@ -313,7 +313,9 @@ def save_comparison(result: xr.Dataset, path: str | os.PathLike[str]) -> None:
 
 def load_comparison(path: str | os.PathLike[str]) -> xr.Dataset:
     """Read a comparison written by `save_comparison`; `FileError` says if that cannot be done."""
-    return _spelt_today(load_sealed(path, _FORMAT), "settings")
+    result = load_sealed(path, _FORMAT)
+    with complete(path):
+        return _spelt_today(result, "settings")
 
 
 def _read_comparison(

@@ -114,7 +114,8 @@ def longest_allowed(
     more often than others has no more votes, one exceptional update is soon forgotten (a client's
     first one can be ten times as long as the next), and if the updates of all become longer, so
     does the limit. Fewer than three clients cannot outvote one that lies; until three were heard,
-    the length of the model itself takes the place of the median.
+    the length of the model itself takes the place of the median, or the lesser of two where the
+    model is zero.
 
     Examples
     --------
@@ -132,7 +133,7 @@ def longest_allowed(
     votes = np.where(votes > 0, votes, ranked[:, -1])
     votes = np.sort(votes[votes > 0])  # clients that learnt nothing do not vote
     if len(votes) < _QUORUM:
-        typical = float(torch.linalg.vector_norm(model))
+        typical = float(torch.linalg.vector_norm(model)) or float(votes[:1].sum())
     else:
         typical = float(votes[(len(votes) - 1) // 2])
     return length_limit * typical if typical > 0 else math.inf

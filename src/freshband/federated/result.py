@@ -14,7 +14,7 @@ import xarray as xr
 
 from freshband import __version__
 from freshband._plugins import imports_to_keep
-from freshband._sealed import load_sealed, save_sealed, versions_of
+from freshband._sealed import complete, load_sealed, save_sealed, versions_of
 from freshband.aoi import jain_index
 from freshband.errors import FreshbandError, ParameterError, shown
 from freshband.federated._spelling import modernise
@@ -93,7 +93,9 @@ def save_training(result: xr.Dataset, path: str | os.PathLike[str]) -> None:
 
 def load_training(path: str | os.PathLike[str]) -> xr.Dataset:
     """Read a result written by `save_training`; `FileError` says if that cannot be done."""
-    return _spelt_today(load_sealed(path, _FORMAT))
+    result = load_sealed(path, _FORMAT)
+    with complete(path):
+        return _spelt_today(result)
 
 
 def _spelt_today(result: xr.Dataset, *where: str) -> xr.Dataset:

@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Final
 
-from freshband._sealed import load_sealed
+from freshband._sealed import complete, load_sealed
 from freshband.errors import FileError, FreshbandError, reason
 from freshband.reporting._page.parts import Part
 from freshband.reporting._page.pictures import DRAWN
@@ -14,11 +14,6 @@ from freshband.reporting._page.verdicts import is_verdict_name, show_json
 
 _HDF5: Final = b"\x89HDF\r\n\x1a\n"  # the first bytes of every result, whatever its file name
 _RUN: Final = "run.json"
-# What numbers and settings that do not belong together may raise; the seal shows damage, not origin.
-_INCOMPLETE: Final = (
-    LookupError, AttributeError, TypeError, ValueError, ArithmeticError, MemoryError,
-    RecursionError,
-)  # fmt: skip
 _PAGES: Final = {
     "freshband simulation 1": "simulation",
     "freshband training 1": "training",
@@ -86,22 +81,21 @@ def name_result(path: Path, root: Path) -> str:
 def show_result(path: Path, title: str) -> Part:
     """Return the part of the page on a file, or raise `FreshbandError` if it cannot be read."""
     try:
-        if path.name == _RUN:
-            from freshband.federated.runs import _read_rounds
+        with complete(path):
+            if path.name == _RUN:
+                from freshband.federated.runs import _read_rounds
 
-            result = _read_rounds(path.parent)
-        elif path.suffix == ".json":
-            return show_json(path, title)
-        else:
-            result = load_sealed(path, *_PAGES)
-        name = _PAGES[result.attrs["format"]]
-        page = importlib.import_module(f"freshband.reporting._page.{name}")
-        part: Part = getattr(page, f"show_{name}")(result, path, title)
-        return part
+                result = _read_rounds(path.parent)
+            elif path.suffix == ".json":
+                return show_json(path, title)
+            else:
+                result = load_sealed(path, *_PAGES)
+            name = _PAGES[result.attrs["format"]]
+            page = importlib.import_module(f"freshband.reporting._page.{name}")
+            part: Part = getattr(page, f"show_{name}")(result, path, title)
+            return part
     except ModuleNotFoundError:
         raise FreshbandError(
             f"{path} is a result of training, and reading it needs PyTorch; install it with: "
             "pip install 'freshband[train]'"
         ) from None
-    except _INCOMPLETE as error:
-        raise FileError(f"{path} is not a complete result: {reason(error)}") from None
