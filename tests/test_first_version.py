@@ -74,6 +74,15 @@ def test_a_bayes_that_took_all_long_gaps_for_one_goes_on() -> None:
     assert all(len(set(plan)) == 2 for plan in plans)
 
 
+def test_a_bayes_that_knew_no_periods_goes_on() -> None:
+    coordinator = Coordinator.load(FILES.parent / "earlier-bayes" / "phases.npz")
+    assert coordinator.round == 120
+    means = coordinator.channel_means
+    assert np.abs(means - [0.534, 0.939, 0.529, 0.731, 0.551, 0.554]).max() < 1e-2
+    plans = [step(coordinator, t) for t in range(121, 161)]
+    assert all(len(set(plan)) == 2 for plan in plans)
+
+
 def test_a_bayes_that_reported_no_changes_of_links_goes_on() -> None:
     coordinator = Coordinator.load(FILES.parent / "earlier-bayes" / "links.npz")
     assert coordinator.round == 60

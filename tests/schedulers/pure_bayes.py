@@ -1,4 +1,4 @@
-"""`bayes` reduced to what Bayes' rule is about: uniform priors, and no contexts."""
+"""`bayes` reduced to what Bayes' rule is about: uniform priors, no contexts and no periods."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from freshband.schedulers._bayes_state import SHARED_CONTEXT
 from freshband.schedulers.bayes import Bayes
 
 
@@ -14,7 +15,7 @@ def start_pure(n_clients: int, n_channels: int, **options: Any) -> Any:
     state.priors.betas[:] = (1.0, 2.0)
     state.priors.pooled[:] = (1.0, 2.0)
     for trust in (state.trust.now, state.trust.first):
-        trust[-2:] = 0.0
+        trust[SHARED_CONTEXT:] = 0.0
         trust /= trust.sum()
     for segments in (state.alone, state.together):
         segments.rate[:], segments.square[:] = 1 / 2, 1 / 3

@@ -16,6 +16,7 @@ from freshband.channels import open_air
 from freshband.channels.base import build
 from freshband.schedulers import bayes
 from freshband.schedulers._bayes_channels import FORGET
+from freshband.schedulers._bayes_state import SHARED_CONTEXT
 from freshband.schedulers._segments import _IDLE
 from freshband.schedulers.base import update
 from freshband.schedulers.beliefs import explain
@@ -47,7 +48,7 @@ def start(n_channels: int, **options: Any) -> Any:
 
 def by_way(state: Any) -> Any:
     """Return the trust in the filters, (2, H)."""
-    return state.trust.now[:-2].reshape(2, -1)
+    return state.trust.now[:SHARED_CONTEXT].reshape(2, -1)
 
 
 def hazard(state: Any) -> float:
@@ -141,7 +142,7 @@ def test_any_number_of_outcomes_is_bayes_rule(heard: int, rounds: int) -> None:
     for t, row in enumerate(rows, 1):
         hear(state, t, row, compiled_update)
         evidence = together.hear(row)
-        odds = state.trust.odds[len(state.hazards) : -2]
+        odds = state.trust.odds[len(state.hazards) : SHARED_CONTEXT]
         found = odds > 0  # the others are 2^1000 times less likely
         expected = evidence - evidence[odds.argmax()]
         relative = np.log(odds[found] / odds.max())

@@ -41,7 +41,7 @@ class Periodic(RatedBand):
 
     Notes
     -----
-    **Deviations.** Not in the paper. No policy here learns the period; one that does could win.
+    **Deviations.** Not in the paper. Only `bayes` learns a period, one of up to 16 rounds.
 
     Examples
     --------

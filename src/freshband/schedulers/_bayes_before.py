@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband.schedulers._bayes_channels import BayesState
 from freshband.schedulers._bayes_links import BayesLinksState
+from freshband.schedulers._bayes_state import REPEATED, SHARED_CONTEXT, BayesState
 from freshband.schedulers._segments import HAZARDS, Segments
 from freshband.states import _arrays, upgrade
 
@@ -63,14 +63,26 @@ def _long_gaps(fresh: BayesState, saved: _Arrays, prefix: str) -> _Arrays:
     return {**saved, f"{prefix}contexts.shared": shared}
 
 
+def _periods(fresh: BayesState, saved: _Arrays, prefix: str) -> _Arrays:
+    """Let a state that knew no periods trust them as at first."""
+    trust = saved.get(f"{prefix}trust.now")
+    if trust is None or trust.shape != (REPEATED,) or trust.dtype != np.float64:
+        return saved
+    ours = fresh.trust.first
+    now = np.append(trust * (1.0 - ours[REPEATED]), ours[REPEATED])
+    return {**saved, f"{prefix}trust.now": now, f"{prefix}trust.first": ours}
+
+
 @upgrade(BayesState)
 def _from_before(fresh: BayesState, saved: _Arrays, prefix: str) -> _Arrays:
     if f"{prefix}evidence" not in saved:
-        return _long_gaps(fresh, _more_priors(fresh, saved, prefix), prefix)
+        for missing in (_more_priors, _long_gaps, _periods):
+            saved = missing(fresh, saved, prefix)
+        return saved
     try:
         share = saved[f"{prefix}trust"][:, _NEAREST]
         trust = fresh.trust.now.copy()
-        filters = len(trust) - 2
+        filters = SHARED_CONTEXT
         trust[:filters] = share.ravel() / share.sum() * trust[:filters].sum()
         ours = {f"{prefix}{name}": array for name, array in _arrays(fresh)}
         ours[f"{prefix}trust.now"] = trust

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from freshband.schedulers._bayes_channels import BayesState
 from freshband.schedulers._bayes_links import BayesLinksState
+from freshband.schedulers._bayes_state import OWN_CONTEXT, REPEATED, SHARED_CONTEXT, BayesState
 from freshband.schedulers._link_rates import ADDITIVE, APART, CENTRED, SHARED, SPIKED, expected_rate
 from freshband.schedulers._segments import Segments
 from freshband.schedulers.beliefs import Beliefs, explain
@@ -42,8 +42,13 @@ def _explain(state: BayesState) -> Beliefs:
         models={
             "channels switch one by one": float(alone.sum()),
             "all channels switch together": float(together.sum()),
-            "outcomes depend on those before, in the same way on all channels": float(trust[-2]),
-            "outcomes depend on those before, on each channel in its own way": float(trust[-1]),
+            "outcomes depend on those before, in the same way on all channels": float(
+                trust[SHARED_CONTEXT]
+            ),
+            "outcomes depend on those before, on each channel in its own way": float(
+                trust[OWN_CONTEXT]
+            ),
+            "outcomes repeat after 2 to 16 rounds": float(trust[REPEATED]),
         },
         hazard=float(((alone + together) * state.hazards).sum() / filters),
         rate=state.mean.copy(),

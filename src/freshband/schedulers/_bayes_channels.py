@@ -1,36 +1,21 @@
-"""`bayes` for links that are the same for all clients: the state and its verbs.
-
-A channel's mean is constant for a segment, then is drawn anew; `_segments` weighs the possible
-beginnings of the present segment. There is a filter for each of a few hazards, and for channels
-that switch alone and together (the paper's breakpoints). Two more forecasters count outcomes by
-what came before them (`_contexts`). Each is trusted as far as it has predicted well.
-"""
+"""`bayes` for links that are the same for all clients: the verbs of its state, `_bayes_state`."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from freshband._jit import cold, kernel
 from freshband.ranking import take_available, take_best
-from freshband.schedulers._awaited import Awaited, arrive, fade, narrowed, start_awaited, wait
+from freshband.schedulers._awaited import arrive, fade, narrowed, wait
+from freshband.schedulers._bayes_state import OWN_CONTEXT, REPEATED, SHARED_CONTEXT, BayesState
 from freshband.schedulers._beginnings import MANY, TRACE
-from freshband.schedulers._contexts import (
-    Contexts,
-    context_of,
-    expect_own,
-    expect_shared,
-    note,
-    start_contexts,
-)
+from freshband.schedulers._contexts import context_of, expect_own, expect_shared, note
 from freshband.schedulers._drought import is_beaten, note_outcome
-from freshband.schedulers._priors import Priors, judge, normalise, pool, start_priors
+from freshband.schedulers._periods import expect_repeated, forget_periods, note_repeated
+from freshband.schedulers._priors import judge, normalise, pool
 from freshband.schedulers._segments import (
     HAZARDS,
-    Segments,
     average,
     begin,
     changed,
@@ -43,11 +28,10 @@ from freshband.schedulers._segments import (
     may_switch,
     may_switch_alone,
     rescale,
-    start_segments,
     stays,
     weigh,
 )
-from freshband.schedulers._trust import Trust, clear_odds, fold, settle, start_trust, unfold
+from freshband.schedulers._trust import clear_odds, fold, settle, unfold
 from freshband.schedulers.base import (
     means,
     score,
@@ -56,79 +40,13 @@ from freshband.schedulers.base import (
     update,
     update_late,
 )
-from freshband.states import FIXED, FLAGS, between, declare, record
 
-__all__ = ["BayesState", "start_channels"]
+__all__: list[str] = []
 
 _H = len(HAZARDS)
-_SHARED, _OWN = 2 * _H, 2 * _H + 1  # in ``trust``, after the filters of channels alone and together
-_IN_CONTEXTS = 0.2  # of the trust at first
 FORGET = 0.3  # this share of the trust, divided by the round, is given back to what it was at first
 _FORGET_PRIORS = 0.003  # the same for priors, of which only the first rounds of segments tell
-
-
-class BayesState(NamedTuple):
-    """The filters, the trust in each, and their combined estimates."""
-
-    hazards: NDArray[np.float64]  # (H,)
-    trust: Trust  # in 2 H + 2 forecasters
-    alone: Segments
-    together: Segments
-    contexts: Contexts
-    priors: Priors
-    awaited: Awaited
-    first: NDArray[np.float64]  # (N, 2) expected rate, alone and together, when last heard
-    second: NDArray[np.float64]  # (N, 2) and its square
-    mean: NDArray[np.float64]  # (N,) posterior mean
-    spread: NDArray[np.float64]  # (N,) posterior standard deviation
-    values: NDArray[np.float64]  # (N,) index
-    drought: NDArray[np.float64]  # (M,) log-probability, as forecast, of a client's latest losses
-    chance: NDArray[np.int8]  # (1,) whether this round is left to chance
-    anchor: NDArray[np.int64]  # (N,) changes of a channel before this round are known
-    options: NDArray[Any]  # a record: optimism, unrest, alarm
-    clock: NDArray[np.int64]  # (1,) the coming round
-    stale: NDArray[np.int8]  # (1,) whether the estimates lack outcomes that came late
-
-
-declare(
-    BayesState,
-    hazards=FIXED,
-    chance=FLAGS,
-    anchor=between(0, "round"),
-    options={"optimism": between(0), "unrest": FLAGS, "alarm": FLAGS},
-    clock=between(0, "round"),
-    stale=FLAGS,
-)
-
-
-def start_channels(n_clients: int, n_channels: int, slots: int, **options: float) -> BayesState:
-    """Allocate the state: one beginning, and nothing heard."""
-    trust = np.full(2 * _H + 2, (1.0 - _IN_CONTEXTS) / (2 * _H))
-    trust[_SHARED:] = _IN_CONTEXTS / 2
-    priors = start_priors()
-    prior = priors.pooled
-    rate = prior[0] / prior[1]
-    square = rate * (prior[0] + 1.0) / (prior[1] + 1.0)
-    return BayesState(
-        hazards=np.array(HAZARDS),
-        trust=start_trust(trust),
-        alone=start_segments(n_channels, n_channels, slots, rate, square),
-        together=start_segments(n_channels, 1, slots, rate, square),
-        contexts=start_contexts(n_channels),
-        priors=priors,
-        awaited=start_awaited(n_channels),
-        first=np.full((n_channels, 2), rate),
-        second=np.full((n_channels, 2), square),
-        mean=np.full(n_channels, rate),
-        spread=np.full(n_channels, math.sqrt(square - rate * rate)),
-        values=np.zeros(n_channels),
-        drought=np.zeros(n_clients),
-        chance=np.zeros(1, np.int8),
-        anchor=np.ones(n_channels, np.int64),
-        options=record(**options),
-        clock=np.ones(1, np.int64),
-        stale=np.zeros(1, np.int8),
-    )
+_ASKED = 1e-3  # trusted less, periods are not asked for a forecast: it takes time
 
 
 @kernel
@@ -155,8 +73,16 @@ def _judge_contexts(scheduler: Any, channel: int, t: int, outcome: int) -> None:
     else:  # they have no opinion
         shared = scheduler.mean[channel]
         own = shared
-    scheduler.trust.odds[_SHARED] *= 2.0 * shared if outcome == 1 else 2.0 - 2.0 * shared
-    scheduler.trust.odds[_OWN] *= 2.0 * own if outcome == 1 else 2.0 - 2.0 * own
+    odds = scheduler.trust.odds
+    odds[SHARED_CONTEXT] *= 2.0 * shared if outcome == 1 else 2.0 - 2.0 * shared
+    odds[OWN_CONTEXT] *= 2.0 * own if outcome == 1 else 2.0 - 2.0 * own
+
+
+@kernel
+def _judge_periods(scheduler: Any, channel: int, t: int, outcome: int) -> None:
+    """Weigh the periods by how they predict an outcome of round ``t``, and count it."""
+    likelihood = note_repeated(scheduler.periods, channel, t, outcome)
+    scheduler.trust.odds[REPEATED] *= 2.0 * likelihood
 
 
 @kernel
@@ -180,8 +106,8 @@ def _estimate(scheduler: Any) -> None:
     prior, contexts, clock = scheduler.priors.pooled, scheduler.contexts, scheduler.clock[0]
     fresh = prior[0] / prior[1]
     fresh_square = fresh * (prior[0] + 1.0) / (prior[1] + 1.0)
-    in_filters = 1.0 - trust[_SHARED] - trust[_OWN]
-    common = stays(together, 0, trust[_H:_SHARED])
+    in_filters = 1.0 - trust[SHARED_CONTEXT] - trust[OWN_CONTEXT] - trust[REPEATED]
+    common = stays(together, 0, trust[_H : 2 * _H])
     for channel in range(len(scheduler.mean)):
         single = stays(alone, channel, trust[:_H])
         switched = in_filters - single - common
@@ -195,15 +121,21 @@ def _estimate(scheduler: Any) -> None:
             + common * scheduler.second[channel, 1]
             + switched * fresh_square
         )
+        asked = in_filters
         context = context_of(contexts, channel, clock)
         if context >= 0:
             shared, shared_square = expect_shared(contexts, channel, context, clock)
             own, own_square = expect_own(contexts, channel, context, shared)
-            mean += trust[_SHARED] * shared + trust[_OWN] * own
-            square += trust[_SHARED] * shared_square + trust[_OWN] * own_square
-        else:
-            mean /= in_filters
-            square /= in_filters
+            mean += trust[SHARED_CONTEXT] * shared + trust[OWN_CONTEXT] * own
+            square += trust[SHARED_CONTEXT] * shared_square + trust[OWN_CONTEXT] * own_square
+            asked += trust[SHARED_CONTEXT] + trust[OWN_CONTEXT]
+        if trust[REPEATED] >= _ASKED:
+            repeated, repeated_square = expect_repeated(scheduler.periods, channel, clock)
+            mean += trust[REPEATED] * repeated
+            square += trust[REPEATED] * repeated_square
+            asked += trust[REPEATED]
+        mean /= asked
+        square /= asked
         scheduler.mean[channel] = mean
         scheduler.spread[channel] = math.sqrt(max(square - mean * mean, 0.0))
 
@@ -330,6 +262,7 @@ def _update(scheduler: BayesState, t: int, assignment: Any, outcome: Any, overri
             continue
         note_outcome(scheduler.drought, j, scheduler.mean[channel], result)
         _judge_contexts(scheduler, channel, t, result)
+        _judge_periods(scheduler, channel, t, result)
         note(scheduler.contexts, channel, t, result)
         _judge_priors(scheduler, channel, result)
         expect_only(alone, channel, result)
@@ -345,12 +278,13 @@ def _update(scheduler: BayesState, t: int, assignment: Any, outcome: Any, overri
             fold(scheduler.trust)
             normalise(scheduler.priors, 0.0)
     if heard > 0:
-        weigh(together, 0, heard, trust[_H:_SHARED], odds[_H:_SHARED], shift[_H:_SHARED])
+        weigh(together, 0, heard, trust[_H : 2 * _H], odds[_H : 2 * _H], shift[_H : 2 * _H])
         begin(together, 0, t + 1, prior)
         if heard >= MANY:
             unfold(scheduler.trust)
         forget = FORGET / (t + 1.0)
         settle(scheduler.trust, forget)
+        forget_periods(scheduler.periods, forget)
         normalise(scheduler.priors, _FORGET_PRIORS / (t + 1.0))
         pool(scheduler.priors)
         for channel in range(len(scheduler.mean)):
@@ -381,7 +315,7 @@ def _update_late(
     count_late(alone, channel, channel, outcome, when, prior)
     clear(together)
     expect_late(together, 0, channel, outcome, when)
-    weigh(together, 0, 1, trust[_H:_SHARED], odds[_H:_SHARED], shift[_H:_SHARED])
+    weigh(together, 0, 1, trust[_H : 2 * _H], odds[_H : 2 * _H], shift[_H : 2 * _H])
     count_late(together, 0, channel, outcome, when, prior)
     if alone.since[channel, alone.fresh[channel]] <= when:
         begin(alone, channel, t + 1, prior)
@@ -390,7 +324,9 @@ def _update_late(
     # Contexts do not count it, because its own is not known any more. They are judged by it as if
     # it were of the coming round: where only losses come late, they must not look perfect.
     _judge_contexts(scheduler, channel, t + 1, outcome)
+    _judge_periods(scheduler, channel, when, outcome)
     settle(scheduler.trust, TRACE)
+    forget_periods(scheduler.periods, TRACE)
     normalise(scheduler.priors, TRACE)
     pool(scheduler.priors)
     scheduler.clock[0] = t + 1

@@ -1,6 +1,7 @@
 """`bayes`: a Bayes filter of switching channels, the default scheduler.
 
-What it knows of shared links is in `_bayes_channels`, of links that differ in `_bayes_links`.
+What it knows of shared links is in `_bayes_state`, what it does with it in `_bayes_channels`; both
+are in `_bayes_links` for links that differ.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ import numpy as np
 from pydantic import Field
 
 from freshband.parameters import Parameters
-from freshband.schedulers import _bayes_before, _bayes_beliefs  # noqa: F401  # they register
-from freshband.schedulers._bayes_channels import BayesState, start_channels
+from freshband.schedulers import (  # noqa: F401  # they register
+    _bayes_before,
+    _bayes_beliefs,
+    _bayes_channels,
+)
 from freshband.schedulers._bayes_links import BayesLinksState, start_links
+from freshband.schedulers._bayes_state import BayesState, start_channels
 from freshband.schedulers.base import register
 
 __all__ = ["Bayes"]
@@ -25,9 +30,10 @@ class Bayes(Parameters):
     """Bayes filter of channels that switch, with or without a memory; the default.
 
     It learns how often channels switch, whether one by one or all at once, how their success rates
-    are distributed, and whether outcomes depend on those before; nothing has to be tuned to the
-    channels, and no horizon is needed. It plays the M largest of posterior mean plus a bonus that
-    grows with what is unknown about a channel and with the expected length of a segment.
+    are distributed, whether outcomes depend on those before, and whether they repeat after up to 16
+    rounds; nothing has to be tuned to the channels, and no horizon is needed. It plays the M
+    largest of posterior mean plus a bonus that grows with what is unknown about a channel and with
+    the expected length of a segment.
 
     Parameters
     ----------
@@ -43,7 +49,8 @@ class Bayes(Parameters):
 
     Notes
     -----
-    Assumes segments of constant rates, or outcomes that depend on those before, and learns which.
+    Assumes segments of constant rates, outcomes that depend on those before, or outcomes that
+    repeat, and learns which.
     Channels that are not used may switch more often than those that are (by `0.3/t` per round), so
     that they are tried again as time passes. Outcomes under way make the bonus of a channel
     smaller, by the share of late ones that ever arrive.
@@ -55,7 +62,7 @@ class Bayes(Parameters):
     client in round t exceeds that under random scheduling by at most O(log(M t)): see the page on
     theory.
 
-    A round costs `O(M H K + N (H + K))` for `H` = 8 hazards.
+    A round costs `O(M H K + N (H + K + P))` for `H` = 8 hazards and `P` = 8 lengths of a period.
 
     **Links that differ.** Where links may differ per client, every link is scored. Six forecasters
     are weighted by how well they predict: links are shared; all differ; they scatter around the

@@ -1,0 +1,137 @@
+"""Periods: how they are counted and compared, and what `bayes` makes of them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from freshband import Coordinator
+from freshband.schedulers._periods import (
+    _CLOSENESS,
+    _MOST,
+    _SHORTEST,
+    expect_repeated,
+    forget_periods,
+    note_repeated,
+    start_periods,
+)
+
+REPEATS = "outcomes repeat after 2 to 16 rounds"
+
+
+class PeriodsInFractions:
+    """The same by its definition: all outcomes are kept."""
+
+    def __init__(self, lengths: int) -> None:
+        self.belief = [Fraction(1, lengths)] * lengths
+        self.heard: list[tuple[int, int, int]] = []
+
+    def rates(self, channel: int, t: int) -> list[tuple[Fraction, Fraction]]:
+        """Return the successes and all outcomes, prior included, of every length."""
+        closeness = Fraction(_CLOSENESS)
+        own = [(when, outcome) for other, when, outcome in self.heard if other == channel]
+        overall = Fraction(sum(outcome for _, outcome in own) + 1, len(own) + 2)
+        found = []
+        for length in range(_SHORTEST, _SHORTEST + len(self.belief)):
+            here = [outcome for when, outcome in own if (when - t) % length == 0]
+            found.append((sum(here) + closeness * overall, len(here) + closeness))
+        return found
+
+    def expect(self, channel: int, t: int) -> tuple[Fraction, Fraction]:
+        mean, square = Fraction(0), Fraction(0)
+        for belief, (wins, tries) in zip(self.belief, self.rates(channel, t), strict=True):
+            mean += belief * wins / tries
+            square += belief * wins / tries * (wins + 1) / (tries + 1)
+        return mean, square
+
+    def note(self, channel: int, t: int, outcome: int) -> Fraction:
+        likely = [
+            belief * (wins / tries if outcome else 1 - wins / tries)
+            for belief, (wins, tries) in zip(self.belief, self.rates(channel, t), strict=True)
+        ]
+        self.belief = [share / sum(likely) for share in likely]
+        self.heard.append((channel, t, outcome))
+        return sum(likely, Fraction(0))
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 40), st.integers(0, 1)), max_size=40))
+@settings(max_examples=40, deadline=None)
+def test_it_is_bayes_rule(heard: list[tuple[int, int, int]]) -> None:
+    """Outcomes may come in any order, as late ones do."""
+    assert len(heard) < _MOST
+    periods = start_periods(2)
+    expected = PeriodsInFractions(len(periods.belief))
+    for channel, t, outcome in heard:
+        found = expect_repeated(periods, channel, t + 3)
+        assert found == pytest.approx(tuple(map(float, expected.expect(channel, t + 3))))
+        likelihood = note_repeated(periods, channel, t, outcome)
+        assert likelihood == pytest.approx(float(expected.note(channel, t, outcome)))
+        np.testing.assert_allclose(periods.belief, np.array(expected.belief, float))
+    forget_periods(periods, 0.25)
+    even = 0.25 / len(periods.belief)
+    np.testing.assert_allclose(periods.belief, 0.75 * np.array(expected.belief, float) + even)
+
+
+@pytest.mark.parametrize("period", range(2, 17))
+def test_every_period_up_to_sixteen_is_learnt(period: int) -> None:
+    periods = start_periods(1)
+    for t in range(1, 60 * period + 1):
+        note_repeated(periods, 0, t, int(t % period > 0))
+    rates = [expect_repeated(periods, 0, t)[0] for t in range(1, 2 * period + 1)]
+    for t, rate in enumerate(rates, 60 * period + 1):
+        assert rate < 0.2 if t % period == 0 else rate > 0.8
+
+
+def test_what_repeats_differently_is_learnt_anew() -> None:
+    periods = start_periods(1)
+    for t in range(1, 6001):
+        period = 7 if t <= 3000 else 11
+        note_repeated(periods, 0, t, int(t % period > 1))
+        forget_periods(periods, 0.3 / t)
+        if t == 3000:
+            assert periods.belief[14 - _SHORTEST] > 0.99
+    assert periods.belief[11 - _SHORTEST] > 0.99
+
+
+def play(coordinator: Coordinator, rounds: range, period: int, late: int = 0) -> float:
+    """Block two of five good channels in part of every period; return the share of losses."""
+    rng = np.random.default_rng(coordinator.round)
+    waiting: dict[int, Any] = {}
+    lost = 0
+    for t in rounds:
+        blocked = (t + 3 * np.arange(5)) % period < 2
+        plan = coordinator.plan()
+        delivered = (rng.random(5) < np.where(blocked, 0.02, 0.8))[plan]
+        lost += int((~delivered).sum())
+        if late:
+            waiting[t] = delivered
+            coordinator.observe([None, None])
+            if t - late in waiting:
+                coordinator.observe(waiting.pop(t - late), round=t - late)
+        else:
+            coordinator.observe(delivered)
+    return lost / (2 * len(rounds))
+
+
+@pytest.mark.parametrize("late", [0, 4])
+def test_bayes_uses_a_period(late: int) -> None:
+    """Where nothing is known of time, two of seven rounds are lost besides a fifth: 0.42."""
+    coordinator = Coordinator("bayes", n_clients=2, n_channels=5, seed=1)
+    play(coordinator, range(1, 1501), period=7, late=late)
+    assert play(coordinator, range(1501, 2001), period=7, late=late) < 0.27
+    assert coordinator.beliefs is not None
+    assert coordinator.beliefs.models[REPEATS] > 0.9
+
+
+def test_bayes_does_not_imagine_periods() -> None:
+    coordinator = Coordinator("bayes", n_clients=2, n_channels=5, seed=1)
+    rng = np.random.default_rng(2)
+    for _ in range(500):
+        coordinator.observe(rng.random(5)[coordinator.plan()] < 0.7)
+    assert coordinator.beliefs is not None
+    assert coordinator.beliefs.models[REPEATS] < 0.05
