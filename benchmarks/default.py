@@ -109,11 +109,13 @@ def on_airs(airs: Sequence[Air], seed: int) -> Iterator[Row]:
         yield Row(air.title, policies, result[air.measure].values)
 
 
-def periodic(rounds: int, channels: int, rng: np.random.Generator) -> Table:
-    """Return channels of which each is blocked in two of seven rounds."""
-    phase = (np.arange(rounds)[:, None] + 3 * np.arange(channels)) % 7
+def periodic(
+    rounds: int, channels: int, rng: np.random.Generator, period: Any = 7, blocked: Any = 2
+) -> Table:
+    """Return channels blocked in so many rounds of a period, which may be each channel's own."""
+    phase = (np.arange(rounds)[:, None] + 3 * np.arange(channels)) % period
     rates = np.broadcast_to(rng.uniform(0.5, 0.95, channels), phase.shape)
-    return Table(means=np.where(phase < 2, 0.02, rates))
+    return Table(means=np.where(phase < blocked, 0.02, rates))
 
 
 def on_periodic_air(seed: int, runs: int = 32) -> Row:

@@ -27,8 +27,8 @@ REPEATS = "outcomes repeat after 2 to 16 rounds"
 class PeriodsInFractions:
     """The same by its definition: all outcomes are kept."""
 
-    def __init__(self, lengths: int) -> None:
-        self.belief = [Fraction(1, lengths)] * lengths
+    def __init__(self, channels: int, lengths: int) -> None:
+        self.belief = [[Fraction(1, lengths)] * lengths for _ in range(channels)]
         self.heard: list[tuple[int, int, int]] = []
 
     def rates(self, channel: int, t: int) -> list[tuple[Fraction, Fraction]]:
@@ -37,24 +37,26 @@ class PeriodsInFractions:
         own = [(when, outcome) for other, when, outcome in self.heard if other == channel]
         overall = Fraction(sum(outcome for _, outcome in own) + 1, len(own) + 2)
         found = []
-        for length in range(_SHORTEST, _SHORTEST + len(self.belief)):
+        for length in range(_SHORTEST, _SHORTEST + len(self.belief[channel])):
             here = [outcome for when, outcome in own if (when - t) % length == 0]
             found.append((sum(here) + closeness * overall, len(here) + closeness))
         return found
 
     def expect(self, channel: int, t: int) -> tuple[Fraction, Fraction]:
         mean, square = Fraction(0), Fraction(0)
-        for belief, (wins, tries) in zip(self.belief, self.rates(channel, t), strict=True):
+        rates = self.rates(channel, t)
+        for belief, (wins, tries) in zip(self.belief[channel], rates, strict=True):
             mean += belief * wins / tries
             square += belief * wins / tries * (wins + 1) / (tries + 1)
         return mean, square
 
     def note(self, channel: int, t: int, outcome: int) -> Fraction:
+        rates = self.rates(channel, t)
         likely = [
             belief * (wins / tries if outcome else 1 - wins / tries)
-            for belief, (wins, tries) in zip(self.belief, self.rates(channel, t), strict=True)
+            for belief, (wins, tries) in zip(self.belief[channel], rates, strict=True)
         ]
-        self.belief = [share / sum(likely) for share in likely]
+        self.belief[channel] = [share / sum(likely) for share in likely]
         self.heard.append((channel, t, outcome))
         return sum(likely, Fraction(0))
 
@@ -65,7 +67,7 @@ def test_it_is_bayes_rule(heard: list[tuple[int, int, int]]) -> None:
     """Outcomes may come in any order, as late ones do."""
     assert len(heard) < _MOST
     periods = start_periods(2)
-    expected = PeriodsInFractions(len(periods.belief))
+    expected = PeriodsInFractions(*periods.belief.shape)
     for channel, t, outcome in heard:
         found = expect_repeated(periods, channel, t + 3)
         assert found == pytest.approx(tuple(map(float, expected.expect(channel, t + 3))))
@@ -73,7 +75,7 @@ def test_it_is_bayes_rule(heard: list[tuple[int, int, int]]) -> None:
         assert likelihood == pytest.approx(float(expected.note(channel, t, outcome)))
         np.testing.assert_allclose(periods.belief, np.array(expected.belief, float))
     forget_periods(periods, 0.25)
-    even = 0.25 / len(periods.belief)
+    even = 0.25 / periods.belief.shape[1]
     np.testing.assert_allclose(periods.belief, 0.75 * np.array(expected.belief, float) + even)
 
 
@@ -94,12 +96,12 @@ def test_what_repeats_differently_is_learnt_anew() -> None:
         note_repeated(periods, 0, t, int(t % period > 1))
         forget_periods(periods, 0.3 / t)
         if t == 3000:
-            assert periods.belief[14 - _SHORTEST] > 0.99
-    assert periods.belief[11 - _SHORTEST] > 0.99
+            assert periods.belief[0, 14 - _SHORTEST] > 0.99
+    assert periods.belief[0, 11 - _SHORTEST] > 0.99
 
 
-def play(coordinator: Coordinator, rounds: range, period: int, late: int = 0) -> float:
-    """Block two of five good channels in part of every period; return the share of losses."""
+def play(coordinator: Coordinator, rounds: range, period: Any, late: int = 0) -> float:
+    """Block each of five good channels in two rounds of a period; return the share of losses."""
     rng = np.random.default_rng(coordinator.round)
     waiting: dict[int, Any] = {}
     lost = 0
@@ -126,6 +128,13 @@ def test_bayes_uses_a_period(late: int) -> None:
     assert play(coordinator, range(1501, 2001), period=7, late=late) < 0.27
     assert coordinator.beliefs is not None
     assert coordinator.beliefs.models[REPEATS] > 0.9
+
+
+def test_each_channel_may_have_a_period_of_its_own() -> None:
+    periods = [7, 8, 9, 11, 13]
+    coordinator = Coordinator("bayes", n_clients=2, n_channels=5, seed=1)
+    play(coordinator, range(1, 1501), period=periods)
+    assert play(coordinator, range(1501, 2001), period=periods) < 0.25
 
 
 def test_bayes_does_not_imagine_periods() -> None:

@@ -1,7 +1,8 @@
 """Outcomes that repeat: counted by their place in a period of unknown length, for `bayes`.
 
-A channel that something blocks at regular times repeats after some rounds. Which, is not known: P
-lengths are compared by how well they predict. Every length from 2 to 16 divides one of them.
+What blocks a channel at regular times repeats after some number of rounds. Nobody knows which: for
+each channel, P lengths are compared by how well they predict. Every number from 2 to 16 divides one
+of them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _CLOSENESS = 2.0  # outcomes that the rate of the channel counts for in each pla
 class Periods(NamedTuple):
     """Counts of losses and successes by place, and the belief in each length."""
 
-    belief: NDArray[np.float64]  # (P,) sums to 1
+    belief: NDArray[np.float64]  # (N, P) rows sum to 1
     counts: NDArray[np.float64]  # (N, P, longest, 2)
     totals: NDArray[np.float64]  # (N, 2) in all places
 
@@ -35,7 +36,7 @@ declare(Periods, belief=between(0, 1), counts=between(0), totals=between(0))
 def start_periods(n_channels: int) -> Periods:
     """Return periods without outcomes, all equally likely."""
     return Periods(
-        belief=np.full(_LENGTHS, 1.0 / _LENGTHS),
+        belief=np.full((n_channels, _LENGTHS), 1.0 / _LENGTHS),
         counts=np.zeros((n_channels, _LENGTHS, _LONGEST, 2)),
         totals=np.zeros((n_channels, 2)),
     )
@@ -51,7 +52,7 @@ def _known(totals: Any, channel: int) -> float:
 @kernel
 def expect_repeated(periods: Any, channel: int, t: int) -> tuple[float, float]:
     """Return the expected success rate of a channel in round ``t``, and its square."""
-    belief, counts = periods.belief, periods.counts
+    belief, counts = periods.belief[channel], periods.counts
     known = _known(periods.totals, channel)
     mean, square = 0.0, 0.0
     for p in range(_LENGTHS):
@@ -73,7 +74,7 @@ def _kept(outcomes: float) -> float:
 @kernel
 def note_repeated(periods: Any, channel: int, t: int, outcome: int) -> float:
     """Count an outcome of round ``t``; return how likely it was."""
-    belief, counts, totals = periods.belief, periods.counts, periods.totals
+    belief, counts, totals = periods.belief[channel], periods.counts, periods.totals
     known = _known(totals, channel)
     likelihood = 0.0
     for p in range(_LENGTHS):
@@ -98,5 +99,7 @@ def note_repeated(periods: Any, channel: int, t: int, outcome: int) -> float:
 @kernel
 def forget_periods(periods: Any, forget: float) -> None:
     """Give back a share of the belief to all lengths evenly."""
-    for p in range(_LENGTHS):
-        periods.belief[p] = (1.0 - forget) * periods.belief[p] + forget / _LENGTHS
+    for channel in range(len(periods.belief)):
+        belief = periods.belief[channel]
+        for p in range(_LENGTHS):
+            belief[p] = (1.0 - forget) * belief[p] + forget / _LENGTHS
