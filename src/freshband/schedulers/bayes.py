@@ -69,7 +69,8 @@ class Bayes(Parameters):
     channel's rate, closely or widely; a quarter of them differ; or a client adds the same to the
     logit of every channel. All links change together. ``optimism`` scales an index that is close
     to Gittins', divided by the client's age, and half as many beginnings are kept. An alarm, which
-    then concerns all links, names one of the channels just used. There is no unrest.
+    then concerns all links, names one of the channels just used. There is no unrest,
+    and neither what came before an outcome nor a period is used.
 
     Examples
     --------
