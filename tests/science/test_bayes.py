@@ -146,9 +146,10 @@ def test_changes_are_reported_and_false_alarms_are_rare() -> None:
         "fig2", ["bayes"], clients=2, rounds=6000, runs=8, seed=2, points=1, progress=False
     )
     assert found.missed.mean() < 0.3 * 5
-    still = simulate(
-        "stationary", ["bayes"], clients=2, rounds=6000, runs=8, seed=2, points=1, progress=False
+    still = simulate(  # false alarms come in bursts, up to 50 of them in one run of 400
+        "stationary", ["bayes"], clients=2, rounds=6000, runs=200, seed=2, points=1, progress=False
     )
+    assert (still.alarms > 0).mean() < 0.25
     assert still.alarms.mean() < 1
 
 
