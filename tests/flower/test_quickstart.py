@@ -133,7 +133,10 @@ def test_perfect_channels_and_everybody_on_time_is_the_strategy_itself():
         (lambda: Scheduled(FedAvg), "strategy must be a Flower Strategy, got <class .*not its cl"),
         (lambda: Scheduled(FedAvg(), rounds=3), "rounds follows from the app: leave it out"),
         (lambda: Scheduled(FedAvg(), "byes").start(Nodes(None, 2), None), "unknown scheduler"),
-        (lambda: Scheduled(FedAvg()).start(Nodes(None, 0), None), "clients must be given where no"),
+        (
+            lambda: Scheduled(FedAvg()).start(Nodes(None, 0), None, timeout=0),
+            "clients must be given where no",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(make, message):

@@ -74,10 +74,10 @@ class Scheduled:
         self.settings = {"policy": policy, **settings}
         self.records: list[RoundRecord] = []
 
-    def _count_nodes(self, grid: Grid) -> int:
+    def _count_nodes(self, grid: Grid, patience: float) -> int:
         """Return the number of nodes, once enough are connected and it stays the same a while."""
         enough = max(1, int(getattr(self.strategy, "min_available_nodes", 1)))
-        before, end = 0, time.monotonic() + _PATIENCE
+        before, end = 0, time.monotonic() + patience
         while time.monotonic() < end:
             now = len(list(grid.get_node_ids()))
             if now >= enough and now == before:
@@ -96,8 +96,14 @@ class Scheduled:
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
-        """Play all rounds; see ``flwr.serverapp.strategy.Strategy.start``."""
-        nodes = self._count_nodes(grid) if self.clients is None else self.clients
+        """Play all rounds; see ``flwr.serverapp.strategy.Strategy.start``.
+
+        Where ``clients`` was not given, nodes have a minute to connect, or ``timeout`` seconds if
+        that is less.
+        """
+        nodes = self.clients
+        if nodes is None:
+            nodes = self._count_nodes(grid, min(_PATIENCE, timeout))
         if nodes < 1:
             raise ParameterError("clients must be given where no node is connected at the start")
         settings = Training(clients=nodes, rounds=num_rounds, **self.settings)
