@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import hashlib
 import io
+import struct
 import tracemalloc
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +38,7 @@ def test_a_sealed_file_needs_its_key(tmp_path: Path) -> None:
 
 
 def test_a_small_file_that_asks_for_much_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_packed, "_MUCH", 1 << 16)
+    monkeypatch.setattr(_packed, "MUCH", 1 << 16)
     arrays = {"members": np.zeros(1 << 23, np.int8)}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
@@ -111,6 +114,35 @@ def test_a_recording_that_unpacks_to_far_too_much(
         read_trace(tmp_path / "x.csv.gz")
 
 
+def archive_of(unpacked: int, named: int) -> bytes:
+    """Return an archive that unpacks to more than it names, with the method bzip2."""
+    head = io.BytesIO()
+    shape = {"descr": "|u1", "fortran_order": False, "shape": (named,)}
+    np.lib.format.write_array_header_1_0(head, shape)
+    data = bz2.compress(head.getvalue() + bytes(unpacked))
+    size, name = len(head.getvalue()) + named, b"x.npy"
+    about = struct.pack("<5H3LH", 46, 0, zipfile.ZIP_BZIP2, 0, 33, 0, len(data), size, len(name))
+    local = b"PK\3\4" + about + bytes(2) + name + data
+    middle = b"PK\1\2" + struct.pack("<H", 46) + about + bytes(16) + name
+    end = struct.pack("<4H2LH", 0, 0, 1, 1, len(middle), len(local), 0)
+    return local + middle + b"PK\5\6" + end
+
+
+def test_an_archive_that_names_too_small_a_size(tmp_path: Path) -> None:
+    """Python unpacks what bzip2 and LZMA packed without regard to the size."""
+    path = tmp_path / "x.npz"
+    path.write_bytes(archive_of(1 << 26, 1 << 10))
+    tracemalloc.start()
+    try:
+        with pytest.raises(FileError, match=r"x\.npz: cannot be read: it must be uncompressed or"):
+            read_trace(path)
+        with pytest.raises(FileError, match="is damaged or not a coordinator's file"):
+            Coordinator.load(path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
+
+
 def test_settings_nested_beyond_reason(tmp_path: Path) -> None:
     from freshband.cli._settings import read_setting
     from freshband.cli._training import read_file
@@ -184,6 +216,20 @@ def test_a_sealed_result_nested_beyond_reason(tmp_path: Path) -> None:
     save_sealed(xr.Dataset(attrs={"format": "f", "config": DEEP["map"]}), tmp_path / "x.nc")
     with pytest.raises(FileError, match="is damaged or not a result"):
         load_sealed(tmp_path / "x.nc", "f")
+
+
+def test_a_small_sealed_result_that_asks_for_much_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from freshband import _sealed
+
+    zeros = xr.Dataset({"x": ("t", np.zeros(1 << 21))}, {}, {"format": "f", "config": "{}"})
+    _sealed.save_sealed(zeros, tmp_path / "packed.nc")
+    monkeypatch.setattr(_sealed, "MUCH", 1 << 16)
+    with pytest.raises(FileError, match="is damaged or not a result"):
+        _sealed.load_sealed(tmp_path / "packed.nc", "f")
+    _sealed.save_sealed(zeros, tmp_path / "ours.nc")  # large: not compressed
+    assert _sealed.load_sealed(tmp_path / "ours.nc", "f").identical(zeros)
 
 
 def test_dotted_keys_beyond_reason(tmp_path: Path) -> None:
