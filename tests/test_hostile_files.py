@@ -10,6 +10,7 @@ import struct
 import tracemalloc
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,6 +48,36 @@ def test_a_small_file_that_asks_for_much_memory_is_refused(monkeypatch: pytest.M
     ours = _packed.pack("freshband test 1", {}, arrays)  # large: not compressed
     _, again = _packed.unpack("freshband test 1", ours, "it")
     assert again["members"].nbytes == 1 << 23
+
+
+def crafted(**changes: Any) -> bytes:
+    """Return a coordinator's file with another header, and a checksum that fits."""
+    header, arrays = _packed.unpack("freshband coordinator 2", started().to_bytes(), "it")
+    return _packed.pack(header.pop("format"), {**header, **changes}, arrays)
+
+
+def test_a_file_gives_no_arguments_but_its_own(tmp_path: Path) -> None:
+    """A fleet's options once became arguments of any name: a log, to be cut and written to."""
+    path = tmp_path / "notes"
+    path.write_text("a line\nno newline")
+    for name, value in {"log": str(path), "warm_up": True, "scheduler": "cucb"}.items():
+        with pytest.raises(FileError, match=f"a fleet has no option '{name}'"):
+            Coordinator.from_bytes(crafted(fleet={"max_delay": 100, name: value}))
+    assert path.read_text() == "a line\nno newline"
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"n_channels": 10**6},
+        {"n_clients": 10**6, "n_channels": 10**6},
+        {"n_clients": 90, "n_channels": 90, "fleet": {"links": "differ"}},
+        {"n_clients": 190, "n_channels": 190, "fleet": {"max_delay": 100_000}},
+    ],
+)
+def test_a_problem_far_larger_than_its_file(sizes: dict[str, Any]) -> None:
+    with pytest.raises(FileError, match=r"it holds \d+ numbers, too few for"):
+        Coordinator.from_bytes(crafted(policy="bayes", options={}, **sizes))
 
 
 @pytest.mark.parametrize("bad", [["1", "1"], [b"1", b"1"], [True, False], [1j, 1], [None, 1]])
