@@ -280,6 +280,48 @@ def test_dotted_keys_beyond_reason(tmp_path: Path) -> None:
     assert "policy" in str(vars(read_file(tmp_path / "x.toml")))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'x=["""\nx""", ' + "[" * 3000 + '"""\n',  # inside of texts, if each line is looked at alone
+        'x=["""\nx""",{' + ".".join("a" * 30_000) + '=1},"""\n"""]',
+        "x=" + ("{" + ".".join("a" * 60) + "=") * 60 + "1" + "}" * 60,  # brackets times dots
+        "x=1 # it's\ny=" + "[" * 3000,
+    ],
+)
+def test_toml_that_hides_how_deep_it_is(text: str, tmp_path: Path) -> None:
+    from freshband.cli._training import read_file
+
+    (tmp_path / "x.toml").write_text(text)
+    with pytest.raises(FileError, match="is not TOML: it is nested too deeply"):
+        read_file(tmp_path / "x.toml")
+
+
+@pytest.mark.parametrize("piece", ['"\\', '"""\\', "'\n", '"\n', "'''", '#"'])
+def test_texts_without_an_end_take_no_longer(piece: str) -> None:
+    """To look for an end from each quote would take hours."""
+    from freshband._parsing import parse_json, parse_toml
+
+    for parse in (parse_json, parse_toml):
+        with pytest.raises(ValueError):  # noqa: PT011  # whatever the parser says
+            parse("x=" * (parse is parse_toml) + piece * 500_000)
+
+
+def test_brackets_in_texts_and_comments_do_not_count() -> None:
+    from freshband._parsing import parse_json, parse_toml
+
+    many = "[" * 99
+    assert parse_json(f'{{"it\'s {many}": "\\"{many}"}}') == {f"it's {many}": f'"{many}'}
+    lines = (
+        f"a = '{many}' # it's {many}",
+        f'b = """a "" {many} """"" # {many}',
+        "c = [[1.5], [2.5]]",
+    )
+    assert parse_toml("\n".join(lines)) == {
+        "a": many, "b": f'a "" {many} ""', "c": [[1.5], [2.5]],
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("config", [None, "[]", "5", 5, "{}", '{"settings": true}'])
 def test_a_sealed_result_of_somebody_else_is_complete(config: object, tmp_path: Path) -> None:
     """The seal shows damage, not who made the file."""
