@@ -174,6 +174,15 @@ def test_an_archive_that_names_too_small_a_size(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("line", [b"\n", b"#\n", b"1,0\n", b",\n"])
+def test_a_small_compressed_text_of_many_lines(line: bytes, tmp_path: Path) -> None:
+    """It is the number of lines that takes time: 144 kB of empty ones took a minute."""
+    with gzip.open(tmp_path / "x.csv.gz", "wb") as file:
+        file.write(line * ((1 << 23) // len(line)))
+    with pytest.raises(FileError, match="unpacks to far more than its size"):
+        read_trace(tmp_path / "x.csv.gz")
+
+
 def test_settings_nested_beyond_reason(tmp_path: Path) -> None:
     from freshband.cli._settings import read_setting
     from freshband.cli._training import read_file
