@@ -200,3 +200,14 @@ def test_a_log_with_a_line_nested_beyond_reason(tmp_path: Path) -> None:
     Coordinator("cucb", 2, 4).save(tmp_path / "state")
     (tmp_path / "log").write_text('{"line":' + "[" * 100_000 + "\n")
     Coordinator.load(tmp_path / "state", log=tmp_path / "log")
+
+
+@pytest.mark.parametrize("channel", [0, 9_999, 10_000, 999_999])
+def test_an_alarm_on_a_channel_with_many_digits(channel: int, tmp_path: Path) -> None:
+    log = Log(tmp_path / "log.jsonl")
+    for number in (1, 2):
+        entry = {"line": number, "round": number}
+        place = log.write(entry, 999_999)
+        log.tell_alarm(place, entry, channel)
+    read = [json.loads(line) for line in log.path.read_text().splitlines()]
+    assert read == [{"line": k, "round": k, "alarm": channel} for k in (1, 2)]

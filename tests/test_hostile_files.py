@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import hashlib
 import io
+import struct
 import tracemalloc
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +39,7 @@ def test_a_sealed_file_needs_its_key(tmp_path: Path) -> None:
 
 
 def test_a_small_file_that_asks_for_much_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_packed, "_MUCH", 1 << 16)
+    monkeypatch.setattr(_packed, "MUCH", 1 << 16)
     arrays = {"members": np.zeros(1 << 23, np.int8)}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
@@ -44,6 +48,36 @@ def test_a_small_file_that_asks_for_much_memory_is_refused(monkeypatch: pytest.M
     ours = _packed.pack("freshband test 1", {}, arrays)  # large: not compressed
     _, again = _packed.unpack("freshband test 1", ours, "it")
     assert again["members"].nbytes == 1 << 23
+
+
+def crafted(**changes: Any) -> bytes:
+    """Return a coordinator's file with another header, and a checksum that fits."""
+    header, arrays = _packed.unpack("freshband coordinator 2", started().to_bytes(), "it")
+    return _packed.pack(header.pop("format"), {**header, **changes}, arrays)
+
+
+def test_a_file_gives_no_arguments_but_its_own(tmp_path: Path) -> None:
+    """A fleet's options once became arguments of any name: a log, to be cut and written to."""
+    path = tmp_path / "notes"
+    path.write_text("a line\nno newline")
+    for name, value in {"log": str(path), "warm_up": True, "scheduler": "cucb"}.items():
+        with pytest.raises(FileError, match=f"a fleet has no option '{name}'"):
+            Coordinator.from_bytes(crafted(fleet={"max_delay": 100, name: value}))
+    assert path.read_text() == "a line\nno newline"
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"n_channels": 10**6},
+        {"n_clients": 10**6, "n_channels": 10**6},
+        {"n_clients": 90, "n_channels": 90, "fleet": {"links": "differ"}},
+        {"n_clients": 190, "n_channels": 190, "fleet": {"max_delay": 100_000}},
+    ],
+)
+def test_a_problem_far_larger_than_its_file(sizes: dict[str, Any]) -> None:
+    with pytest.raises(FileError, match=r"it holds \d+ numbers, too few for"):
+        Coordinator.from_bytes(crafted(policy="bayes", options={}, **sizes))
 
 
 @pytest.mark.parametrize("bad", [["1", "1"], [b"1", b"1"], [True, False], [1j, 1], [None, 1]])
@@ -107,6 +141,44 @@ def test_a_recording_that_unpacks_to_far_too_much(
     monkeypatch.setattr(_reading, "_UNPACKED", 1 << 12)
     with gzip.open(tmp_path / "x.csv.gz", "wb") as file:
         file.write(b"1,0,1\n" * 100_000)
+    with pytest.raises(FileError, match="unpacks to far more than its size"):
+        read_trace(tmp_path / "x.csv.gz")
+
+
+def archive_of(unpacked: int, named: int) -> bytes:
+    """Return an archive that unpacks to more than it names, with the method bzip2."""
+    head = io.BytesIO()
+    shape = {"descr": "|u1", "fortran_order": False, "shape": (named,)}
+    np.lib.format.write_array_header_1_0(head, shape)
+    data = bz2.compress(head.getvalue() + bytes(unpacked))
+    size, name = len(head.getvalue()) + named, b"x.npy"
+    about = struct.pack("<5H3LH", 46, 0, zipfile.ZIP_BZIP2, 0, 33, 0, len(data), size, len(name))
+    local = b"PK\3\4" + about + bytes(2) + name + data
+    middle = b"PK\1\2" + struct.pack("<H", 46) + about + bytes(16) + name
+    end = struct.pack("<4H2LH", 0, 0, 1, 1, len(middle), len(local), 0)
+    return local + middle + b"PK\5\6" + end
+
+
+def test_an_archive_that_names_too_small_a_size(tmp_path: Path) -> None:
+    """Python unpacks what bzip2 and LZMA packed without regard to the size."""
+    path = tmp_path / "x.npz"
+    path.write_bytes(archive_of(1 << 26, 1 << 10))
+    tracemalloc.start()
+    try:
+        with pytest.raises(FileError, match=r"x\.npz: cannot be read: it must be uncompressed or"):
+            read_trace(path)
+        with pytest.raises(FileError, match="is damaged or not a coordinator's file"):
+            Coordinator.load(path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("line", [b"\n", b"#\n", b"1,0\n", b",\n"])
+def test_a_small_compressed_text_of_many_lines(line: bytes, tmp_path: Path) -> None:
+    """It is the number of lines that takes time: 144 kB of empty ones took a minute."""
+    with gzip.open(tmp_path / "x.csv.gz", "wb") as file:
+        file.write(line * ((1 << 23) // len(line)))
     with pytest.raises(FileError, match="unpacks to far more than its size"):
         read_trace(tmp_path / "x.csv.gz")
 
@@ -186,6 +258,20 @@ def test_a_sealed_result_nested_beyond_reason(tmp_path: Path) -> None:
         load_sealed(tmp_path / "x.nc", "f")
 
 
+def test_a_small_sealed_result_that_asks_for_much_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from freshband import _sealed
+
+    zeros = xr.Dataset({"x": ("t", np.zeros(1 << 21))}, {}, {"format": "f", "config": "{}"})
+    _sealed.save_sealed(zeros, tmp_path / "packed.nc")
+    monkeypatch.setattr(_sealed, "MUCH", 1 << 16)
+    with pytest.raises(FileError, match="is damaged or not a result"):
+        _sealed.load_sealed(tmp_path / "packed.nc", "f")
+    _sealed.save_sealed(zeros, tmp_path / "ours.nc")  # large: not compressed
+    assert _sealed.load_sealed(tmp_path / "ours.nc", "f").identical(zeros)
+
+
 def test_dotted_keys_beyond_reason(tmp_path: Path) -> None:
     """Python's parser takes time that grows with the square of their number."""
     from freshband.cli._training import read_file
@@ -201,6 +287,48 @@ def test_dotted_keys_beyond_reason(tmp_path: Path) -> None:
             read_app(tmp_path)
     (tmp_path / "x.toml").write_text('policy = "' + "a." * 99 + '"  # ' + "it's a text [" * 50)
     assert "policy" in str(vars(read_file(tmp_path / "x.toml")))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'x=["""\nx""", ' + "[" * 3000 + '"""\n',  # inside of texts, if each line is looked at alone
+        'x=["""\nx""",{' + ".".join("a" * 30_000) + '=1},"""\n"""]',
+        "x=" + ("{" + ".".join("a" * 60) + "=") * 60 + "1" + "}" * 60,  # brackets times dots
+        "x=1 # it's\ny=" + "[" * 3000,
+    ],
+)
+def test_toml_that_hides_how_deep_it_is(text: str, tmp_path: Path) -> None:
+    from freshband.cli._training import read_file
+
+    (tmp_path / "x.toml").write_text(text)
+    with pytest.raises(FileError, match="is not TOML: it is nested too deeply"):
+        read_file(tmp_path / "x.toml")
+
+
+@pytest.mark.parametrize("piece", ['"\\', '"""\\', "'\n", '"\n', "'''", '#"'])
+def test_texts_without_an_end_take_no_longer(piece: str) -> None:
+    """To look for an end from each quote would take hours."""
+    from freshband._parsing import parse_json, parse_toml
+
+    for parse in (parse_json, parse_toml):
+        with pytest.raises(ValueError):  # noqa: PT011  # whatever the parser says
+            parse("x=" * (parse is parse_toml) + piece * 500_000)
+
+
+def test_brackets_in_texts_and_comments_do_not_count() -> None:
+    from freshband._parsing import parse_json, parse_toml
+
+    many = "[" * 99
+    assert parse_json(f'{{"it\'s {many}": "\\"{many}"}}') == {f"it's {many}": f'"{many}'}
+    lines = (
+        f"a = '{many}' # it's {many}",
+        f'b = """a "" {many} """"" # {many}',
+        "c = [[1.5], [2.5]]",
+    )
+    assert parse_toml("\n".join(lines)) == {
+        "a": many, "b": f'a "" {many} ""', "c": [[1.5], [2.5]],
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("config", [None, "[]", "5", 5, "{}", '{"settings": true}'])

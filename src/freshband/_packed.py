@@ -22,15 +22,16 @@ from freshband._parsing import parse_json
 from freshband.errors import FileError, ParameterError, shown
 
 Arrays = Mapping[str, NDArray[Any]]
-_MUCH: Final = 1 << 30  # bytes; larger arrays are written as they are, so that a small file that
+MUCH: Final = 1 << 30  # bytes; larger arrays are written as they are, so that a small file that
 _RATIO: Final = 100  # asks for more than that is not ours
+_METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def pack(form: str, header: Mapping[str, Any], arrays: Arrays, key: bytes | None = None) -> bytes:
     """Return a file of the format named ``form``: a header of JSON values, and arrays by name."""
     text = json.dumps({"format": form, "sealed": key is not None, **header}, sort_keys=True)
     buffer = io.BytesIO()
-    large = sum(array.nbytes for array in arrays.values()) > _MUCH
+    large = sum(array.nbytes for array in arrays.values()) > MUCH
     write = np.savez if large else np.savez_compressed
     write(
         buffer,
@@ -55,7 +56,7 @@ def unpack(
     ``older`` are formats that are read as well; the header says which one it is.
     """
     try:
-        check_archive(io.BytesIO(data), len(data), _MUCH + (1 << 20))
+        check_archive(io.BytesIO(data), len(data), MUCH + (1 << 20))
         with np.load(io.BytesIO(data), allow_pickle=False) as files:
             arrays = {name: files[name] for name in files.files}
         text, expected = str(arrays.pop("header")), str(arrays.pop("checksum"))
@@ -77,9 +78,20 @@ def unpack(
 
 
 def check_archive(file: BinaryIO | Path, size: int, much: int) -> None:
-    """Raise ValueError if an archive asks for over ``much`` bytes and far more than its size."""
+    """Raise ValueError if an archive asks for over ``much`` bytes and far more than its size.
+
+    Of the methods of compression only NumPy's is accepted: `zipfile` unpacks the others without
+    regard to the size that the archive names.
+    """
     with zipfile.ZipFile(file) as archive:
-        asked = sum(part.file_size for part in archive.infolist())
+        parts = archive.infolist()
+    if any(part.compress_type not in _METHODS for part in parts):
+        raise ValueError("it must be uncompressed or compressed by NumPy (deflate)")
+    check_unpacked(sum(part.file_size for part in parts), size, much)
+
+
+def check_unpacked(asked: int, size: int, much: int) -> None:
+    """Raise ValueError if ``size`` bytes ask for more than ``much``, and far more than they are."""
     if asked > max(much, _RATIO * size):
         raise ValueError(
             f"{size} bytes must not unpack to {asked}; save it uncompressed, if it is yours"

@@ -14,7 +14,15 @@ from typing import Any, Final
 __all__ = ["check_depth", "parse_json", "parse_toml"]
 
 _DEEP: Final = 64  # a file of ours has less than 16
-_TEXTS: Final = re.compile(r'"(?:[^"\\\n]|\\.)*+"|\'[^\'\n]*+\'')
+# Texts and comments as the parsers see them. One without an end goes on to the end of its line or
+# file, where parsers give up; to look for its end anew from each quote takes quadratic time.
+_TEXTS: Final = re.compile(
+    r'"""(?:[^"\\]|\\[\s\S]|"(?!""))*+(?:"{3,5})?'
+    r"|'''(?:[^']|'(?!''))*+(?:'{3,5})?"
+    r'|"(?:[^"\\\n]|\\.)*+"?'
+    r"|'[^'\n]*+'?"
+    r"|#[^\n]*+"
+)
 _BRACKETS: Final = re.compile(r"[\[\]{}]")
 _KEYS: Final = re.compile(r"[\[\]{}=,\n]")
 
@@ -49,7 +57,9 @@ def parse_toml(text: str) -> dict[str, Any]:
     check_depth(text)
     if any(part.count(".") > _DEEP for part in _KEYS.split(_TEXTS.sub("", text))):
         raise ValueError("it is nested too deeply")
-    return tomllib.loads(text)
+    tables = tomllib.loads(text)
+    _check_nesting(tables)
+    return tables
 
 
 def check_depth(text: str) -> None:
@@ -59,3 +69,18 @@ def check_depth(text: str) -> None:
         depth += 1 if bracket in "[{" else -1
         if depth > _DEEP:
             raise ValueError("it is nested too deeply")
+
+
+def _check_nesting(value: Any) -> None:
+    """Raise ValueError if tables and lists hold each other too deeply: brackets times dots."""
+    level = [value]
+    for _ in range(_DEEP + 2):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return
+    raise ValueError("it is nested too deeply")

@@ -242,7 +242,8 @@ def _open_braces(text: str) -> tuple[str, dict[str, Any]]:
     inside, closed, after = inside.partition("}")
     if bool(brace) != bool(closed) or set("{}=") & set(before + after):
         raise ParameterError(
-            f"policy must be text like 'glr-cucb+aa' or 'fast=cucb{{window=200}}', got {text!r}"
+            "policy must be text like 'glr-cucb+aa' or 'fast=cucb{window=200}', got "
+            f"{shown(text)}"
         )
     settings: dict[str, Any] = {}
     for each in split_outside(inside) if inside.strip() else ():

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import io
 import json
+import math
 import os
 import platform
 from collections.abc import Iterable, Iterator
@@ -20,6 +21,7 @@ import h5py
 import xarray as xr
 
 from freshband._files import replacing
+from freshband._packed import MUCH, check_unpacked
 from freshband._parsing import check_depth, parse_json
 from freshband.errors import FileError, reason, shown
 from freshband.parameters import file_path
@@ -40,7 +42,8 @@ def versions_of(libraries: Iterable[str]) -> str:
 def save_sealed(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
     """Write a dataset as NetCDF with a seal, completely or not at all."""
     packed = {"zlib": True, "complevel": 4}
-    encoding = {name: packed for name, array in dataset.items() if array.size >= _WORTH_PACKING}
+    least = _WORTH_PACKING if dataset.nbytes <= MUCH else math.inf  # see `load_sealed`
+    encoding = {name: packed for name, array in dataset.items() if array.size >= least}
     with replacing(path) as scratch:
         dataset.to_netcdf(scratch, engine="h5netcdf", encoding=encoding)
         with scratch.open("r+b") as file:
@@ -75,13 +78,14 @@ def load_sealed(path: str | os.PathLike[str], *forms: str) -> xr.Dataset:
     """Read a dataset whose attribute ``format`` is one of ``forms``.
 
     Raises `FileError` if the file is missing, damaged, of another format, or has no seal: HDF5
-    reads other numbers from a damaged file, or hangs.
+    reads other numbers from a damaged file, or hangs. So does a small file that asks for much
+    memory: anybody can write one, seal included, with arrays that are compressed or not there.
     """
     source = file_path("path", path)
     body = _unsealed(source)
     try:
-        with h5py.File(io.BytesIO(body)):  # h5netcdf would report a failure twice
-            pass
+        with h5py.File(io.BytesIO(body)) as file:  # h5netcdf would report a failure twice
+            check_unpacked(_count_bytes(file), len(body), MUCH + (1 << 20))
         dataset = xr.load_dataset(io.BytesIO(body), engine="h5netcdf")
         for value in dataset.attrs.values():
             if isinstance(value, str):
@@ -96,6 +100,18 @@ def load_sealed(path: str | os.PathLike[str], *forms: str) -> xr.Dataset:
         if not isinstance(parse_json(dataset.attrs["config"]), dict):
             raise TypeError("its configuration is no table")
     return dataset
+
+
+def _count_bytes(file: h5py.File) -> int:
+    """Return the bytes of all arrays in a file."""
+    sizes = []
+
+    def note(name: str, item: object) -> None:
+        if isinstance(item, h5py.Dataset):
+            sizes.append(math.prod(item.shape or ()) * item.dtype.itemsize)
+
+    file.visititems(note)
+    return sum(sizes)
 
 
 @contextmanager

@@ -287,7 +287,7 @@ class Coordinator(Members):
                 self._observed += 1
                 return self._learn(when, news)
             entry = self._log_entry(when, news)
-            place = self._log.write(entry)  # on failure nothing is learnt
+            place = self._log.write(entry, self.n_channels - 1)  # on failure nothing is learnt
             self._observed += 1
             alarm = self._learn(when, news)
             if alarm is not None:

@@ -21,8 +21,11 @@ from freshband._packed import check_archive
 from freshband.channels.base import _Floats
 from freshband.errors import FileError, ParameterError, nearest
 
-_UNPACKED, _RATIO = 1 << 25, 50  # bytes, and times its size: what a compressed text may hold
+# Bytes, and times its size, that a compressed text may hold: random bits are nine times as long as
+# their compressed text, and to read 4 MB of the worst kind takes seconds.
+_UNPACKED, _RATIO = 1 << 22, 20
 _ARRAYS = 1 << 27  # bytes of compressed arrays; eight times that as float64 if they are of bytes
+_PARQUET_RATIO = 50
 _SUFFIXES = (".csv", ".csv.gz", ".npy", ".npz", ".parquet")
 
 
@@ -220,7 +223,7 @@ def _read_parquet(path: str, columns: Sequence[str] | None) -> tuple[Readings, l
     try:
         about = parquet.read_metadata(path)
         asked, size = 8 * about.num_rows * about.num_columns, Path(path).stat().st_size
-        if asked > max(8 * _ARRAYS, _RATIO * size):
+        if asked > max(8 * _ARRAYS, _PARQUET_RATIO * size):
             raise OSError(f"{size} bytes must not unpack to {asked}; save them as NPY")
         table = parquet.read_table(path)
     except (OSError, arrow.ArrowException) as error:

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freshband._packed import pack, unpack
-from freshband.errors import FileError, FreshbandError, reason
+from freshband.errors import FileError, FreshbandError, reason, shown
 from freshband.fleet._planning import _SURE
 from freshband.fleet._state import UNKNOWN
+from freshband.fleet.options import FleetOptions
 from freshband.parameters import whole_number
 from freshband.states import Moment, _arrays, _rebuild, reserve
 
@@ -22,6 +23,7 @@ _FORMAT: Final = "freshband coordinator 2"
 _FIRST: Final = "freshband coordinator 1"  # one slot per client, no outcome ever late
 _PARTS: Final = ("fleet", "scheduler", "matching")
 _ROOM: Final = 1024  # rounds reserved ahead at a time
+_SPARE: Final = 10**6  # numbers that a state may hold more than its file
 
 
 def write_coordinator(coordinator: Coordinator, key: bytes | None = None) -> bytes:
@@ -73,7 +75,7 @@ def read_coordinator(
             horizon=header["horizon"],
             client_ids=header.get("client_ids"),
             channel_ids=header.get("channel_ids"),
-            **header.get("fleet", {}),
+            **_fleet_of(header),
         )
         _restore(coordinator, header, held)
     except KeyError as error:
@@ -83,6 +85,7 @@ def read_coordinator(
         ArithmeticError,
         AttributeError,
         IndexError,
+        MemoryError,
         TypeError,
         ValueError,
     ) as error:
@@ -92,12 +95,27 @@ def read_coordinator(
 
 def _check_sizes(header: Mapping[str, Any], held: Mapping[str, NDArray[Any]]) -> None:
     """Refuse a problem far larger than the arrays of its file, before room for it is made."""
-    most = 10**6 + sum(array.size for array in held.values())
-    sizes = [header["n_clients"], header["n_channels"], *header["options"].values()]
-    sizes += header.get("fleet", {}).values()
-    for size in sizes:
-        if isinstance(size, int | float) and not size <= most:
-            raise FileError(f"it holds {most - 10**6} numbers, too few for a problem of {size}")
+    numbers = sum(array.size for array in held.values())
+    for size in (*header["options"].values(), *_fleet_of(header).values()):
+        if isinstance(size, int | float) and not size <= numbers + _SPARE:
+            raise FileError(f"it holds {numbers} numbers, too few for a problem of {size}")
+    n_clients = whole_number("n_clients", header["n_clients"], at_least=1)
+    n_channels = whole_number("n_channels", header["n_channels"], at_least=1)
+    options = FleetOptions(**_fleet_of(header))
+    links = n_clients * n_channels if options.links == "differ" else 1
+    delayed = options.max_delay * options.most(n_clients, n_channels)
+    if max(n_clients, n_channels, links) > numbers or delayed > 100 * numbers + _SPARE:
+        problem = f"{n_clients} clients and {n_channels} channels"
+        raise FileError(f"it holds {numbers} numbers, too few for {problem}")
+
+
+def _fleet_of(header: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fleet's options; nothing else, such as a log, may be an argument of ours."""
+    given: Mapping[str, Any] = header.get("fleet", {})
+    unknown = set(given) - set(FleetOptions.model_fields)
+    if unknown:
+        raise FileError(f"a fleet has no option {shown(min(unknown))}")
+    return given
 
 
 def _restore(

@@ -54,9 +54,13 @@ class Log:
         """Return the log that a user gave, or one at the path given."""
         return log if isinstance(log, Log) else cls(log)
 
-    def write(self, entry: dict[str, Any]) -> int:
-        """Append an entry whose ``alarm`` is not known yet; return where it begins."""
-        line = json.dumps({**entry, "alarm": None}).encode() + b"\n"
+    def write(self, entry: dict[str, Any], largest: int = 0) -> int:
+        """Append an entry whose ``alarm`` is not known yet; return where it begins.
+
+        Room for an alarm up to ``largest`` is left before the closing brace.
+        """
+        room = max(0, len(str(largest)) - len("null"))
+        line = json.dumps({**entry, "alarm": None}).encode()[:-1] + b" " * room + b"}\n"
         try:
             if self.path.is_file() and self.path.stat().st_size >= self.max_bytes:
                 self.path.replace(self._earlier)

@@ -85,7 +85,7 @@ class Cifar10(Parameters):
     """CIFAR-10: 50,000 training and 10,000 test photographs of 32×32 pixels, ten classes.
 
     The paper's first set. Without ``data_dir`` the official binary archive (162 MiB) is downloaded
-    once, checked against its known MD5 sum and unpacked into the cache folder, which the
+    once, checked against its known SHA-256 sum and unpacked into the cache folder, which the
     environment variable ``FRESHBAND_CACHE`` moves.
 
     Parameters
