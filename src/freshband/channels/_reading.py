@@ -21,11 +21,9 @@ from freshband._packed import check_archive
 from freshband.channels.base import _Floats
 from freshband.errors import FileError, ParameterError, nearest
 
-# Bytes, and times its size, that a compressed text may hold: random bits are nine times as long as
-# their compressed text, and to read 4 MB of the worst kind takes seconds.
-_UNPACKED, _RATIO = 1 << 22, 20
+_UNPACKED, _RATIO = 1 << 25, 50  # bytes, and times its size: what a compressed text may hold
+_CELLS, _CELLS_PER_BYTE = 4_000_000, 10  # the same for its cells, which take seconds to read
 _ARRAYS = 1 << 27  # bytes of compressed arrays; eight times that as float64 if they are of bytes
-_PARQUET_RATIO = 50
 _SUFFIXES = (".csv", ".csv.gz", ".npy", ".npz", ".parquet")
 
 
@@ -195,11 +193,12 @@ def _csv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _check_unpacked(raw: gzip.GzipFile, size: int) -> None:
-    """Raise OSError if a file of this size holds far more, perhaps in a single line; rewind it."""
-    left = _UNPACKED + _RATIO * size
-    while left >= 0 and (block := raw.read(1 << 20)):
-        left -= len(block)
-    if left < 0:
+    """Raise OSError if a file of this size holds far more text or cells than that; rewind it."""
+    text, cells = _UNPACKED + _RATIO * size, _CELLS + _CELLS_PER_BYTE * size
+    while min(text, cells) >= 0 and (block := raw.read(1 << 20)):
+        text -= len(block)
+        cells -= block.count(b"\n") + block.count(b",")
+    if min(text, cells) < 0:
         raise OSError("it unpacks to far more than its size; unpack it first, if it is yours")
     raw.seek(0)
 
@@ -223,7 +222,7 @@ def _read_parquet(path: str, columns: Sequence[str] | None) -> tuple[Readings, l
     try:
         about = parquet.read_metadata(path)
         asked, size = 8 * about.num_rows * about.num_columns, Path(path).stat().st_size
-        if asked > max(8 * _ARRAYS, _PARQUET_RATIO * size):
+        if asked > max(8 * _ARRAYS, _RATIO * size):
             raise OSError(f"{size} bytes must not unpack to {asked}; save them as NPY")
         table = parquet.read_table(path)
     except (OSError, arrow.ArrowException) as error:
