@@ -116,7 +116,7 @@ def test_usage_errors_take_one_line(arguments: list[str], message: str, shell: S
     [
         (FileError("two\nlines"), "two lines"),
         (MemoryError("Unable to allocate 7 TiB"), "Unable to allocate 7 TiB"),
-        (MemoryError(), "MemoryError"),
+        (MemoryError(), "not enough memory"),
     ],
 )
 def test_errors_take_one_line(
