@@ -110,9 +110,13 @@ def on_airs(airs: Sequence[Air], seed: int) -> Iterator[Row]:
 
 
 def periodic(
-    rounds: int, channels: int, rng: np.random.Generator, period: Any = 7, blocked: Any = 2
+    rounds: int,
+    channels: int,
+    rng: np.random.Generator,
+    period: int | NDArray[np.int64] = 7,
+    blocked: int | NDArray[np.int64] = 2,
 ) -> Table:
-    """Return channels blocked in so many rounds of a period, which may be each channel's own."""
+    """Return channels blocked in so many rounds of a period, which may differ per channel."""
     phase = (np.arange(rounds)[:, None] + 3 * np.arange(channels)) % period
     rates = np.broadcast_to(rng.uniform(0.5, 0.95, channels), phase.shape)
     return Table(means=np.where(phase < blocked, 0.02, rates))

@@ -1,8 +1,7 @@
 """Where the default scheduler loses: ``python -m benchmarks.losing [--write]``.
 
 Somebody who looked for air on which `bayes` is beaten found most of these; each shows a limit of
-its model.
-The table has mean ages. It takes some minutes on two cores, and is written into
+its model. The table has mean ages. It takes some minutes on two cores, and is written into
 docs/theory/bayes.md. The best other is the best of twelve schedulers on the same runs.
 """
 

@@ -57,29 +57,21 @@ def test_bayes_has_a_new_inside_and_uses_what_the_old_one_knew(policy: str) -> N
     assert all(len(set(plan)) == 3 for plan in plans)
 
 
-def test_a_bayes_that_knew_four_priors_goes_on_with_six() -> None:
-    coordinator = Coordinator.load(FILES.parent / "earlier-bayes" / "bayes.npz")
-    assert coordinator.round == 100
-    assert np.abs(coordinator.channel_means - [0.685, 0.709, 0.878]).max() < 1e-3
-    plans = [step(coordinator, t) for t in range(101, 121)]
-    assert all(len(set(plan)) == 2 for plan in plans)
-
-
-def test_a_bayes_that_took_all_long_gaps_for_one_goes_on() -> None:
-    coordinator = Coordinator.load(FILES.parent / "earlier-bayes" / "gaps.npz")
-    assert coordinator.round == 120
-    means = coordinator.channel_means
-    assert np.abs(means - [0.907, 0.874, 0.997, 0.548, 0.997, 0.613]).max() < 1e-3
-    plans = [step(coordinator, t) for t in range(121, 161)]
-    assert all(len(set(plan)) == 2 for plan in plans)
-
-
-def test_a_bayes_that_knew_no_periods_goes_on() -> None:
-    coordinator = Coordinator.load(FILES.parent / "earlier-bayes" / "phases.npz")
-    assert coordinator.round == 120
-    means = coordinator.channel_means
-    assert np.abs(means - [0.534, 0.939, 0.529, 0.731, 0.551, 0.554]).max() < 1e-2
-    plans = [step(coordinator, t) for t in range(121, 161)]
+@pytest.mark.parametrize(
+    ("lacking", "rounds", "means"),
+    [
+        ("priors", 100, [0.685, 0.709, 0.878]),  # it knew four of the six
+        ("gaps", 120, [0.907, 0.874, 0.997, 0.548, 0.997, 0.613]),  # long ones were all one
+        ("periods", 120, [0.534, 0.939, 0.529, 0.731, 0.551, 0.554]),
+    ],
+)
+def test_a_bayes_that_lacked_something_goes_on(
+    lacking: str, rounds: int, means: list[float]
+) -> None:
+    coordinator = Coordinator.load(FILES.parent / "earlier-bayes" / f"{lacking}.npz")
+    assert coordinator.round == rounds
+    assert np.abs(coordinator.channel_means - means).max() < 1e-3
+    plans = [step(coordinator, t) for t in range(rounds + 1, rounds + 41)]
     assert all(len(set(plan)) == 2 for plan in plans)
 
 

@@ -130,7 +130,8 @@ def _check_completion() -> None:
 
 def _complain(error: Exception) -> None:
     tell = getattr(error, "format_message", error.__str__)  # usage errors name the option there
-    text = " ".join(tell().split()) or "not enough memory"  # only a MemoryError says nothing
+    silent = "not enough memory" if isinstance(error, MemoryError) else type(error).__name__
+    text = " ".join(tell().split()) or silent
     hints = _HINT.findall(text)
     if len(hints) > 1:  # typer and click each add one
         text = _HINT.sub("", text) + hints[0]

@@ -41,8 +41,6 @@ from freshband.schedulers.base import (
     update_late,
 )
 
-__all__: list[str] = []
-
 _H = len(HAZARDS)
 FORGET = 0.3  # this share of the trust, divided by the round, is given back to what it was at first
 _FORGET_PRIORS = 0.003  # the same for priors, of which only the first rounds of segments tell

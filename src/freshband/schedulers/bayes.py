@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from freshband.parameters import Parameters
-from freshband.schedulers import (  # noqa: F401  # they register
+from freshband.schedulers import (  # noqa: F401  # importing them registers their functions
     _bayes_before,
     _bayes_beliefs,
     _bayes_channels,
