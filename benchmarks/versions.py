@@ -28,6 +28,7 @@ AIRS: Mapping[str, tuple[str, Mapping[str, Any], int, int, int]] = {
     "Fig. 2(a)": ("fig2", {}, 2, 20_000, 800),
     "fig3-extreme": ("fig3-extreme", {}, 4, 250, 800),
     "fig3-piecewise": ("fig3-piecewise", {}, 20, 250, 400),
+    "the same, N=100": ("fig3-piecewise", {"n_channels": 100}, 20, 250, 200),
     **{
         f"hazard {hazard}": ("switching", {"hazard": hazard}, 2, 20_000, 64)
         for hazard in (0.002, 0.01, 0.05, 0.2)

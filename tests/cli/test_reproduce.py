@@ -59,6 +59,27 @@ def test_a_page_of_nothing_is_refused(shell: Shell) -> None:
     assert not Path("damaged.md").exists()
 
 
+def test_verdicts_of_one_data_set_follow_from_its_pieces(shell: Shell) -> None:
+    """From the runs of the documentation, so that nothing is trained."""
+    kept = ROOT / "docs" / "reproduction"
+    Path("it").mkdir()
+    for path in kept.glob("training-full-cifar10-*.nc"):
+        Path("it", path.name).symlink_to(path)
+    command = ("reproduce", "fig3", "--scale", "full", "--dataset", "cifar10", "--out", "it")
+    done = shell(*command, "--format", "json")
+    assert (done.code, {line.split()[0] for line in done.err.splitlines()}) == (0, {"kept"})
+    claims = json.loads(kept.joinpath("fig3-full-cifar10.json").read_text())["claims"]
+    assert json.loads(done.out)["fig3"] == claims
+    assert Path("it/accuracy-full-cifar10.png").read_bytes().startswith(b"\x89PNG")
+    assert shell("reproduce", "page", "--out", "it").out == "wrote it.md\n"
+    page = Path("it.md").read_text(encoding="utf-8")
+    assert "## Fig. 3: Accuracy over rounds, cifar10\n" in page
+    assert "freshband reproduce fig3 --scale full --dataset cifar10 --out reproduction" in page
+    assert "it/accuracy-by-work-full-cifar10.png" in page
+    told = "experiment 'fig3' does not train on 'cifar100' at the scale quick"
+    assert shell.refuses("reproduce", "fig3", "--dataset", "cifar100").startswith(told)
+
+
 def test_names_can_be_completed() -> None:
     (command,) = [
         each for name, each in typer.main.get_command(app).commands.items() if name == "reproduce"

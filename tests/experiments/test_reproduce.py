@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import html
 import json
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from freshband._sealed import load_sealed
 from freshband.coordinator import Coordinator
 from freshband.errors import FileError, ParameterError
 from freshband.experiments.base import (
@@ -159,7 +161,7 @@ def check_verdicts_and_pictures(experiment: Experiment, folder: Path) -> list[di
     for shown, picture in experiment.figures.items():
         figure = draw_picture(picture(experiment, results))
         assert figure.axes[0].lines or figure.axes[0].patches
-        save_figure(figure, folder / f"{shown}-{experiment.scale}.png")
+        save_figure(figure, folder / experiment.file(shown, ".png"))
     return claims
 
 
@@ -253,6 +255,22 @@ def test_what_is_registered_says_what_it_is(name: str) -> None:
     for shown in experiment.figures:
         assert "fig" not in shown  # named by its content: the paper's captions are swapped
     assert experiment.quick.keys() <= {field.name for field in dataclasses.fields(experiment)}
+
+
+def test_an_experiment_can_be_limited_to_a_data_set() -> None:
+    limited = registry["fig3"].at("full").on("cifar10")
+    assert len(limited.pieces()) == len(registry["fig3"].at("full").pieces()) / 2
+    assert all("-cifar10-" in piece.key for piece in limited.pieces())
+    assert limited.verdicts == "fig3-full-cifar10.json"
+    assert _find_verdicts(limited.verdicts) == limited
+    assert _find_verdicts("fig3-full-digits.json") is None
+    only = registry["parts"].at("full")
+    assert only.on("cifar10") is only  # it has no other
+    told = "experiment 'fig3' does not train on 'digits' at the scale full; its data sets are: cif"
+    with pytest.raises(ParameterError, match=told):
+        registry["fig3"].at("full").on("digits")
+    with pytest.raises(ParameterError, match="; its data sets are: none"):
+        registry["fig2a"].at("full").on("cifar10")
 
 
 def test_what_is_incomplete_is_not_registered() -> None:
@@ -349,6 +367,28 @@ def test_the_files_of_the_documentation_can_be_reported(tmp_path: Path) -> None:
     assert written.left_out == []
     assert len(written.shown) == len([*folder.rglob("*.nc"), *folder.rglob("*.json")])
     assert len(written.pictures) == len([*folder.rglob("*.png")])
+
+
+def test_the_table_of_earlier_runs_is_what_its_files_say() -> None:
+    folder, checked = DOCS / "reproduction", 0
+    with (folder / "earlier.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            name = row["policy"].translate(str.maketrans(":+@", "..."))
+            path = folder / "earlier" / f"training-full-{row['data set']}-{row['air']}-{name}.nc"
+            if not path.exists():  # of runs with `fixed` only these numbers were kept
+                assert row["policy"].endswith("@fixed")
+                continue
+            result = load_sealed(path, "freshband comparison 1").isel(policy=0)
+            accuracy = 100 * result.accuracy.values
+            for column, values, digits in (
+                ("last 25 rounds", np.nanmean(accuracy[:, -25:], axis=1), 2),
+                ("round 250", accuracy[:, -1], 2),
+                ("cumulative variance", result.cumulative_variance.values[:, -1], 1),
+            ):
+                kept = [float(value) for value in row[column].split()]
+                assert kept == pytest.approx(values.astype(float).round(digits))
+            checked += 1
+    assert checked >= 20
 
 
 def test_the_page_is_what_its_files_say() -> None:

@@ -73,6 +73,14 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for results, pictures and verdicts.")] = Path(
         "reproduction"
     ),
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            show_default="all",
+            help="Train on this data set alone, such as cifar10: 'freshband list experiments' has "
+            "those of each experiment. Files of verdicts and pictures carry its name.",
+        ),
+    ] = None,
     device: Annotated[
         str, typer.Option(help="Where to train: auto (a GPU if there is one), cpu, cuda.")
     ] = "auto",
@@ -111,7 +119,7 @@ def reproduce(
 
       freshband reproduce all --scale quick
 
-      freshband reproduce fig3 --scale full --device cuda --data-dir data --pieces 4
+      freshband reproduce fig3 --scale full --dataset cifar10 --device cuda --pieces 4
     """
     from freshband.experiments.base import Machine, _experiment_names, _read_rows, registry
 
@@ -128,7 +136,7 @@ def reproduce(
         choose(out, machine, pieces, output)
         return
     found: dict[str, Any] = {}
-    for experiment in (registry[each].at(scale.value) for each in chosen):
+    for experiment in _sized(chosen, scale, dataset):
         pieces = _compute(experiment, out, machine, pieces)
         if pieces == 0:
             typer.echo("stopped after this number of pieces; call again to continue", err=True)
@@ -136,6 +144,17 @@ def reproduce(
         found[experiment.name] = _read_rows(out / experiment.verdicts)
     if not print_result(output, "reproduce", found):
         _print_verdicts(found, out)
+
+
+def _sized(names: list[str], scale: _Size, dataset: str | None) -> list[Experiment]:
+    """Return experiments at a scale; of several, those without the data set are left out."""
+    from freshband.experiments.base import registry
+
+    found = [registry[name].at(scale.value) for name in names]
+    if dataset is None:
+        return found
+    on_it = [each for each in found if dataset in each.datasets] or found
+    return [each.on(dataset) for each in on_it]
 
 
 def _compute(
@@ -155,7 +174,7 @@ def _compute(
     results = load_pieces(experiment, folder)
     for shown_as, picture in experiment.figures.items():
         drawn = draw_picture(picture(experiment, results))
-        save_figure(drawn, folder / f"{shown_as}-{experiment.scale}.png")
+        save_figure(drawn, folder / experiment.file(shown_as, ".png"))
     return pieces
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, cast
 from freshband._files import check_writable, write_whole
 from freshband._parsing import parse_json
 from freshband._registry import Registry
-from freshband.errors import FileError, ParameterError, reason
+from freshband.errors import FileError, ParameterError, reason, shown
 from freshband.experiments.pictures import Picture, SimulatedCurves
 from freshband.experiments.verdicts import Claim, correct, judge, judge_order
 
@@ -45,7 +45,7 @@ _Draw = Callable[[Any, Results], Picture | SimulatedCurves]
 
 _FORMATS: Final = ("freshband simulation 1", "freshband comparison 1")
 _COMMANDS: Final = ("all", "choice", "page")  # other arguments of ``freshband reproduce``
-_VERDICTS: Final = re.compile(r"(?P<name>.+)-(?P<scale>quick|full)\.json")
+_VERDICTS: Final = re.compile(r"(?P<name>.+)-(?P<scale>quick|full)(-(?P<only>[^-]+))?\.json")
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,9 @@ class Experiment(ABC):
         ``figure(experiment, results)`` for each picture, by the name of its file.
     scale : {"full", "quick"}
         The scale, which is part of file names.
+    only : str
+        The data set that the experiment is limited to, which is part of file names too; by default
+        it has all of them.
     """
 
     title: ClassVar[str]
@@ -111,6 +114,7 @@ class Experiment(ABC):
     figures: ClassVar[Mapping[str, _Draw]] = {}
 
     scale: _Scale = "full"
+    only: str = ""
 
     @abstractmethod
     def pieces(self) -> Sequence[Piece]:
@@ -130,15 +134,38 @@ class Experiment(ABC):
         """Name under which the class is registered."""
         return registry.name_of(type(self)) or type(self).__name__.lower()
 
+    def file(self, name: str, ending: str) -> str:
+        """Return the name of a file about the whole experiment, such as a picture."""
+        return "-".join(filter(None, [name, self.scale, self.only])) + ending
+
+    @property
+    def command(self) -> str:
+        """The arguments of ``freshband`` that reproduce it."""
+        dataset = f" --dataset {self.only}" if self.only else ""
+        return f"reproduce {self.name} --scale {self.scale}{dataset}"
+
     @property
     def verdicts(self) -> str:
         """Name of the file with the verdicts."""
-        return f"{self.name}-{self.scale}.json"
+        return self.file(self.name, ".json")
 
     @classmethod
     def at(cls, scale: _Scale) -> Self:
         """Return the experiment at one of its two scales."""
         return cls(scale=scale, **(cls.quick if scale == "quick" else {}))
+
+    def on(self, dataset: str) -> Self:
+        """Return the experiment limited to one of its data sets."""
+        if dataset not in self.datasets:
+            told = ", ".join(self.datasets) or "none"
+            raise ParameterError(
+                f"experiment {self.name!r} does not train on {shown(dataset)} at the scale "
+                f"{self.scale}; its data sets are: {told}"
+            )
+        return self if len(self.datasets) == 1 else self._limited_to(dataset)
+
+    def _limited_to(self, dataset: str) -> Self:
+        raise ParameterError(f"experiment {self.name!r} cannot be limited to {shown(dataset)}")
 
     @classmethod
     def needs(cls) -> str:
@@ -179,7 +206,20 @@ def _find_verdicts(file: str) -> Experiment | None:
     found = _VERDICTS.fullmatch(file)
     if found is None or found["name"] not in registry:
         return None
-    return registry[found["name"]].at(cast(_Scale, found["scale"]))
+    whole = registry[found["name"]].at(cast(_Scale, found["scale"]))
+    if found["only"] is None:
+        return whole
+    return whole.on(found["only"]) if found["only"] in whole.datasets else None
+
+
+def _with_verdicts(name: str, folder: Path) -> list[Experiment]:
+    """Return an experiment at the fullest scale with verdicts in a folder, whole or by data set."""
+    for whole in (registry[name].at("full"), registry[name].at("quick")):
+        limited = [whole.on(dataset) for dataset in whole.datasets if len(whole.datasets) > 1]
+        for forms in ([whole], limited):
+            if found := [form for form in forms if (folder / form.verdicts).exists()]:
+                return found
+    return []
 
 
 def reproduce(
@@ -215,8 +255,7 @@ def load_pieces(experiment: Experiment, folder: Path) -> dict[str, xr.Dataset]:
         path = folder / f"{piece.key}.nc"
         if not path.exists():
             raise FileError(
-                f"{path} does not exist yet: freshband reproduce {experiment.name} --scale "
-                f"{experiment.scale} --out {folder} makes it"
+                f"{path} does not exist yet: freshband {experiment.command} --out {folder} makes it"
             )
         results[piece.key] = _load(piece, path)
     return results

@@ -7,13 +7,28 @@ from dataclasses import dataclass
 from itertools import product
 from typing import ClassVar, final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from freshband.experiments.base import Claim, Results, judge_order, register
 from freshband.experiments.fig3 import _SCHEDULER
 from freshband.experiments.pictures import Picture
 from freshband.experiments.rules import _ruled
-from freshband.experiments.training import _CHANNELS, QUICK, Place, Runs, Trained, final_accuracy
+from freshband.experiments.training import (
+    _CHANNELS,
+    QUICK,
+    Place,
+    Runs,
+    Trained,
+    accuracy_within,
+    final_accuracy,
+    needed_rounds,
+)
+from freshband.statistics import margin
 
 __all__ = ["Parts"]
+
+_Curves = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 _PLAIN = ("random", _SCHEDULER)
 _STYLES = {"random": (0, ":"), _SCHEDULER: (4, ":")}  # the colours of Fig. 3
@@ -47,19 +62,22 @@ class Parts(Trained):
     def claims_at(self, results: Results, place: Place) -> Sequence[Claim]:
         """Compare rules under the same scheduler, and schedulers under the same rule."""
         random, ours, random_ruled, ours_ruled = self.roles(place)
-        pairs = [(random_ruled, random), (ours_ruled, ours)]  # the rule's part
-        pairs += [(ours, random), (ours_ruled, random_ruled)]  # scheduling's part
+        rules = [(random_ruled, random), (ours_ruled, ours)]
+        schedulers = [(ours, random), (ours_ruled, random_ruled)]
         accuracy = self.measured(results, place, "accuracy")
         heard = self.measured(results, place, "n_delivered")
         final = {policy: final_accuracy(curves) for policy, curves in accuracy.items()}
         found = []
-        for better, worse in pairs:
+        for better, worse in rules + schedulers:
             what = f"{', '.join(place)}: {better} above {worse}, final accuracy"
-            ratio = heard[better].mean() / heard[worse].mean()
             why = f"{final[worse].mean():.1f} -> {final[better].mean():.1f} %"
-            why += f", with {ratio:.2f} times the uploads"
             gain = final[better] - final[worse]
             found.append(judge_order(what, "-", gain, unit="points", why=why))
+        for better, worse in schedulers:
+            what = f"{', '.join(place)}: {better} needs fewer rounds to {worse}'s final accuracy"
+            saved = 1 - np.array(needed_rounds(accuracy[better], accuracy[worse]))
+            why = _by_uploads(*((accuracy[policy], heard[policy]) for policy in (better, worse)))
+            found.append(judge_order(what, "-", saved, unit="of its rounds", why=why))
         return found
 
     def _over_rounds(self, results: Results) -> Picture:
@@ -72,6 +90,28 @@ class Parts(Trained):
         "scheduling-and-rule": _over_rounds,
         "scheduling-and-rule-by-uploads": _over_uploads,
     }
+
+
+def _by_uploads(better: _Curves, worse: _Curves) -> str:
+    """Return what a policy's gain is at equal uploads, and what its further uploads may be worth.
+
+    A policy is an accuracy and a number of uploads per run and round. The further uploads are as
+    many as the last ones of the other policy, whose value its own curve shows.
+    """
+    budget = worse[1].sum(axis=1)
+    share = budget / better[1].sum(axis=1)
+    reached = accuracy_within(*worse, budget)
+    gain = accuracy_within(*better, budget) - reached
+    last = reached - accuracy_within(*worse, budget * share)
+    return (
+        f"{1 / share.mean():.2f} times the uploads; at equal uploads {_interval(gain)} points; "
+        f"the other's last {1 - share.mean():.0%} of uploads gave it {_interval(last)}"
+    )
+
+
+def _interval(values: NDArray[np.float64]) -> str:
+    mean, half = values.mean(), margin(values)
+    return f"{mean:.2f} [{mean - half:.2f}, {mean + half:.2f}]"
 
 
 def _styles() -> dict[str, tuple[int, str]]:

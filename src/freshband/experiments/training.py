@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,6 +123,10 @@ class Trained(Experiment):
     def datasets(self) -> tuple[str, ...]:
         """Names of the data sets that the pieces are trained on."""
         return tuple(dict.fromkeys(dataset for dataset, _ in self.places))
+
+    def _limited_to(self, dataset: str) -> Self:
+        places = tuple(place for place in self.places if place[0] == dataset)
+        return replace(self, only=dataset, places=places)
 
     def _key(self, place: Place, runs: Runs) -> str:
         plain = runs.policy.translate(str.maketrans(":+@", "..."))

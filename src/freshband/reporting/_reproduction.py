@@ -27,23 +27,20 @@ from freshband.experiments.base import (
     _experiment_names,
     _read_json,
     _read_rows,
-    registry,
+    _with_verdicts,
 )
 from freshband.reporting._numbers import written_number
 from freshband.statistics import margin
 
 
 def reproduction_page(folder: Path) -> str:
-    """Return the page as Markdown; the full scale of an experiment is preferred.
+    """Return the page as Markdown; the full scale of an experiment is preferred, then all its data.
 
     Pictures are expected in a folder of the same name beside the page.
     """
     parts = [_prose(folder, "introduction") or "# Reproduction\n"]
     for name in _experiment_names():
-        for experiment in (registry[name].at("full"), registry[name].at("quick")):
-            if (folder / experiment.verdicts).exists():
-                parts.append(_section(experiment, folder))
-                break
+        parts += [_section(experiment, folder) for experiment in _with_verdicts(name, folder)]
     parts += _left_open(folder)
     if len(parts) == 1:
         raise FileError(f"{folder} holds neither verdicts nor trials of freshband reproduce")
@@ -60,8 +57,8 @@ def _section(experiment: Experiment, folder: Path) -> str:
     made = _read_json(folder / experiment.verdicts)["made"]
     seconds = ", ".join(f"{took:,.0f} s on {where}" for where, took in made["seconds"].items())
     versions = ", ".join(f"{k} {v}" for k, v in made["versions"].items())
-    name, scale, title = experiment.name, experiment.scale, experiment.title
-    prose = _prose(folder, f"{name}-{scale}")
+    title = ", ".join(filter(None, [experiment.title, experiment.only]))
+    prose = _prose(folder, experiment.file(experiment.name, ""))
     imports = "".join(f" --import {Path(file).name}" for file in made["imported"])
     lines = [
         "## " + ": ".join(filter(None, [experiment.part, title])),
@@ -69,14 +66,13 @@ def _section(experiment: Experiment, folder: Path) -> str:
         f"*{experiment.question}*",
         "",
         "```shell",
-        f"freshband{imports} reproduce {name} --scale {scale} --out reproduction"
-        + _place(made["seconds"]),
+        f"freshband{imports} {experiment.command} --out reproduction" + _place(made["seconds"]),
         "```",
         "",
         *(
-            f"![{title}]({folder.name}/{shown}-{scale}.png)"
-            for shown in experiment.figures
-            if (folder / f"{shown}-{scale}.png").exists()
+            f"![{title}]({folder.name}/{picture})"
+            for picture in (experiment.file(shown, ".png") for shown in experiment.figures)
+            if (folder / picture).exists()
         ),
         "",
         "| statement | paper | measured, 95 % interval | p | verdict |",
@@ -84,7 +80,7 @@ def _section(experiment: Experiment, folder: Path) -> str:
         *(_row(claim) for claim in claims),
         "",
         *([prose] if prose else []),
-        f"Scale {scale}, {made['files']} files; computed in {seconds}; freshband "
+        f"Scale {experiment.scale}, {made['files']} files; computed in {seconds}; freshband "
         f"{made['freshband']}, {versions}.",
         "",
     ]

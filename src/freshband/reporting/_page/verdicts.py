@@ -62,8 +62,7 @@ def _show_verdicts(claims: list[dict[str, Any]], path: Path, title: str) -> Part
         summary=_claims_table(claims),
         pictures=pictures,
         notes=notes,
-        repeat=f"freshband reproduce {experiment.name} --scale {experiment.scale} "
-        f"--out {_folder(path)}",
+        repeat=f"freshband {experiment.command} --out {_folder(path)}",
     )
 
 
@@ -71,7 +70,7 @@ def _figures(experiment: Experiment, folder: Path) -> tuple[list[Picture], list[
     """Return the figures of an experiment that exist, and notes on those that cannot be shown."""
     pictures, notes = [], []
     for shown in experiment.figures:
-        path = folder / f"{shown}-{experiment.scale}.png"
+        path = folder / experiment.file(shown, ".png")
         if path.exists():
             try:
                 pictures.append(load_picture(path, experiment.title))
