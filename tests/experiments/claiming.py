@@ -53,6 +53,12 @@ def check_ratio(claim: Claim, above: Sequence[float], below: Sequence[float], sc
     check_interval(claim, scale * ratio, scale * error(rest) / mean(below), len(rest))
 
 
+def told(values: Sequence[float]) -> str:
+    """A mean and its 95 % interval, as they stand beside a verdict."""
+    half = T[len(values) - 1] * error(values)
+    return f"{mean(values):.2f} [{mean(values) - half:.2f}, {mean(values) + half:.2f}]"
+
+
 # -------------------------------------------------------------------------------- results made up
 
 

@@ -21,8 +21,10 @@ from freshband.experiments.training import (
     Trained,
     accuracy_within,
     final_accuracy,
+    gain_at_equal,
     needed_rounds,
 )
+from freshband.experiments.verdicts import interval
 
 __all__ = ["Fig3"]
 
@@ -30,7 +32,7 @@ _SCHEDULER: Final = "bayes+priority"  # our fastest learner, with the paper's ma
 _LEARNERS: Final = {"piecewise": "glr-cucb:paper", "extreme": "m-exp3:paper"}
 _PRINTED: Final = "learner, everything as printed"
 _CORRECTED: Final = "learner, matching corrected"
-_RULED: Final = "random, our rule"
+_RULED: Final = "random with our rule"
 _JUDGED: Final = (_PRINTED, _CORRECTED, "ours")
 _PAPER: Final = {  # final accuracy of adaptive matching, in percent
     ("cifar10", "piecewise"): 55.0,
@@ -89,21 +91,23 @@ class Fig3(Trained):
         where, paper = ", ".join(place), _PAPER.get(place)
         found = []
         for role in _JUDGED if paper is not None else ():
-            what, why = f"{where}: final accuracy, {role}", _told(role, accuracy, spent)
+            what, why = f"{where}: {role}: final accuracy", _told(role, accuracy, spent)
             number, random = f"{paper:g} %", final["random"]
             found.append(
                 judge(what, number, final[role], at_least=paper, random=random, unit="%", why=why)
             )
         pairs = [(role, "random", "higher", role) for role in (_PRINTED, _CORRECTED)]
-        pairs += [("ours", _RULED, "higher", "ours: scheduling's part")]
-        pairs += [(_RULED, "random", "-", "ours: the rule's part")]
+        pairs += [("ours", _RULED, "higher", "scheduling's part of ours")]
+        pairs += [(_RULED, "random", "-", "the rule's part of ours")]
         heard = {role: float(values.mean()) for role, values in spent["n_delivered"].items()}
         for better, worse, said, name in pairs:
-            what = f"{where}: final accuracy, {name}, {better} beyond {worse}"
-            why = f"{final[worse].mean():.1f} -> {final[better].mean():.1f} %"
+            what = f"{where}: {name}: final accuracy beyond that of {worse}"
+            same = gain_at_equal(accuracy, spent["trained"], better, worse)
+            why = f"{final[worse].mean():.1f} -> {final[better].mean():.1f} %; "
+            why += f"at equal local work {interval(same)} points"
             gain = final[better] - final[worse]
             found.append(judge_order(what, said, gain, unit="points", why=why))
-            what = f"{where}: rounds to the final accuracy of {worse} over its own, {name}"
+            what = f"{where}: {name}: rounds to the final accuracy of {worse}, over its own"
             needed = needed_rounds(accuracy[better], accuracy[worse])
             why = f"{heard[worse]:.1f} against {heard[better]:.1f} uploads per round"
             said, most = ("2/3", 2 / 3) if said != "-" else ("-", 1.0)

@@ -22,13 +22,14 @@ from freshband.experiments.training import (
     Trained,
     accuracy_within,
     final_accuracy,
+    gain_at_equal,
     needed_rounds,
 )
-from freshband.statistics import margin
+from freshband.experiments.verdicts import interval
 
 __all__ = ["Parts"]
 
-_Curves = tuple[NDArray[np.float64], NDArray[np.float64]]
+_Curves = Mapping[str, NDArray[np.float64]]
 
 _PLAIN = ("random", _SCHEDULER)
 _STYLES = {"random": (0, ":"), _SCHEDULER: (4, ":")}  # the colours of Fig. 3
@@ -76,7 +77,7 @@ class Parts(Trained):
         for better, worse in schedulers:
             what = f"{', '.join(place)}: {better} needs fewer rounds to {worse}'s final accuracy"
             saved = 1 - np.array(needed_rounds(accuracy[better], accuracy[worse]))
-            why = _by_uploads(*((accuracy[policy], heard[policy]) for policy in (better, worse)))
+            why = _by_uploads(accuracy, heard, better, worse)
             found.append(judge_order(what, "-", saved, unit="of its rounds", why=why))
         return found
 
@@ -92,26 +93,22 @@ class Parts(Trained):
     }
 
 
-def _by_uploads(better: _Curves, worse: _Curves) -> str:
+def _by_uploads(accuracy: _Curves, heard: _Curves, better: str, worse: str) -> str:
     """Return what a policy's gain is at equal uploads, and what its further uploads may be worth.
 
-    A policy is an accuracy and a number of uploads per run and round. The further uploads are as
-    many as the last ones of the other policy, whose value its own curve shows.
+    The further uploads are as many as the last ones of the other policy, whose value its own curve
+    shows.
     """
-    budget = worse[1].sum(axis=1)
-    share = budget / better[1].sum(axis=1)
-    reached = accuracy_within(*worse, budget)
-    gain = accuracy_within(*better, budget) - reached
-    last = reached - accuracy_within(*worse, budget * share)
-    return (
-        f"{1 / share.mean():.2f} times the uploads; at equal uploads {_interval(gain)} points; "
-        f"the other's last {1 - share.mean():.0%} of uploads gave it {_interval(last)}"
+    total = heard[worse].sum(axis=1)
+    share = total / heard[better].sum(axis=1)
+    before, after = (
+        accuracy_within(accuracy[worse], heard[worse], budget) for budget in (total * share, total)
     )
-
-
-def _interval(values: NDArray[np.float64]) -> str:
-    mean, half = values.mean(), margin(values)
-    return f"{mean:.2f} [{mean - half:.2f}, {mean + half:.2f}]"
+    return (
+        f"{1 / share.mean():.2f} times the uploads; at equal uploads "
+        f"{interval(gain_at_equal(accuracy, heard, better, worse))} points; the other's last "
+        f"{1 - share.mean():.0%} of uploads gave it {interval(after - before)}"
+    )
 
 
 def _styles() -> dict[str, tuple[int, str]]:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from freshband.federated.settings import Training
 
 __all__ = [
-    "Place", "Runs", "Trained", "accuracy_within", "final_accuracy", "needed_rounds", "settings_of",
+    "Place", "Runs", "Trained", "accuracy_within", "final_accuracy", "gain_at_equal",
+    "needed_rounds", "settings_of",
 ]  # fmt: skip
 
 Place = tuple[str, str]  # a data set and an air (channel environment)
@@ -225,6 +226,18 @@ def accuracy_within(
     total = np.cumsum(spent, axis=1)[:, looks[_LOOKS - 1 :]]
     last = np.maximum((total <= budget[:, None]).sum(axis=1) - 1, 0)
     return np.asarray(100 * smooth[np.arange(len(smooth)), last])
+
+
+def gain_at_equal(
+    accuracy: Mapping[str, NDArray[np.float64]],
+    spent: Mapping[str, NDArray[np.float64]],
+    better: str,
+    worse: str,
+) -> NDArray[np.float64]:
+    """Return the points by which a role is ahead once it has spent what another spends in all."""
+    budget = spent[worse].sum(axis=1)
+    one, other = (accuracy_within(accuracy[role], spent[role], budget) for role in (better, worse))
+    return one - other
 
 
 def needed_rounds(accuracy: NDArray[np.float64], base: NDArray[np.float64]) -> list[float]:

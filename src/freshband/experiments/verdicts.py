@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from freshband.statistics import holm, margin, p_value
 
-__all__ = ["Claim", "Verdict", "correct", "judge", "judge_order"]
+__all__ = ["Claim", "Verdict", "correct", "interval", "judge", "judge_order"]
 
 Verdict = Literal[
     "reproduced", "exceeded", "reached by random too", "not reproduced", "holds", "does not hold"
@@ -110,6 +110,19 @@ def correct(claims: Sequence[Claim]) -> list[Claim]:
     """
     corrected = zip(claims, holm([claim.p for claim in claims]), strict=True)
     return [replace(claim, p=p, verdict=_verdict(claim, p)) for claim, p in corrected]
+
+
+def interval(values: ArrayLike) -> str:
+    """Return a mean over runs and its 95 % interval, for values that no verdict is given on.
+
+    Examples
+    --------
+    >>> interval([1.0, 2.0, 3.0])
+    '2.00 [-0.48, 4.48]'
+    """
+    array = np.asarray(values, dtype=np.float64)
+    mean, half = float(array.mean()), float(margin(array))
+    return f"{mean:.2f} [{mean - half:.2f}, {mean + half:.2f}]"
 
 
 def _judge(
