@@ -199,6 +199,12 @@ def test_one_data_set_per_client() -> None:
         assert [own.tolist() for own in map(run.partition.held, range(4))] == [
             list(range(10 * client, 10 * client + 10)) for client in range(4)
         ]
+    unsaid = Training(clients=4, rounds=2, model="mlp")
+    with pytest.raises(ParameterError, match="partition must be chosen for a data set that says"):
+        Federation(unsaid, dataset=data)
+    dealt = unsaid.model_copy(update={"partition": "iid"})
+    with Federation(dealt, dataset=data) as run:
+        assert run.partition.held(0).tolist() != list(range(10))
     listed = [Listed(list(zip(*one, strict=True))) for one in each]
     assert torch.equal(Dataset.of_clients(listed, MANY).train_images, data.train_images)
     with pytest.raises(ParameterError, match="train must be a list with a torch or torchvision"):

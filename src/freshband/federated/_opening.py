@@ -65,6 +65,11 @@ def open_data(settings: Training, dataset: Any, partition: Any) -> tuple[Dataset
     whole = whole.hold_out(settings.held_out)
     dealt = read_partition(partition, whole, settings)
     if dealt is None:
+        if "client" in whole.columns and "partition" not in settings.model_fields_set:
+            raise ParameterError(
+                "partition must be chosen for a data set that says whose samples are whose: "
+                "'column', so that each client keeps its own, or another one to deal them anew"
+            )
         labels = whole.train_labels.cpu() if whole.labelled else torch.zeros(whole.n_train).long()
         dealt = split_samples(
             labels, settings.clients, scheme=settings.partition,

@@ -161,7 +161,8 @@ class Dataset:
     def of_clients(cls, train: Sequence[Any], test: Any, **options: Any) -> Dataset:
         """Make a data set from one per client; the partition ``column`` gives each its own again.
 
-        Each is what `of_samples` takes. The column is called ``client``.
+        Each is what `of_samples` takes. The column is called ``client``, and training on a data set
+        with such a column wants ``partition`` to be chosen.
         """
         from freshband.federated.data.samples import read_clients
 
