@@ -199,7 +199,7 @@ def test_one_data_set_per_client() -> None:
         assert [own.tolist() for own in map(run.partition.held, range(4))] == [
             list(range(10 * client, 10 * client + 10)) for client in range(4)
         ]
-    unsaid = Training(clients=4, rounds=2, model="mlp")
+    unsaid = Training(clients=4, rounds=3, model="mlp")
     with pytest.raises(ParameterError, match="partition must be chosen for a data set that says"):
         Federation(unsaid, dataset=data)
     dealt = unsaid.model_copy(update={"partition": "iid"})
