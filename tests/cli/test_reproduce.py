@@ -78,6 +78,8 @@ def test_verdicts_of_one_data_set_follow_from_its_pieces(shell: Shell) -> None:
     assert "it/accuracy-by-work-full-cifar10.png" in page
     told = "experiment 'fig3' does not train on 'cifar100' at the scale quick"
     assert shell.refuses("reproduce", "fig3", "--dataset", "cifar100").startswith(told)
+    told = "--dataset limits experiments, and 'page' is none"
+    assert shell.refuses("reproduce", "page", "--dataset", "cifar10") == told
 
 
 def test_names_can_be_completed() -> None:

@@ -15,7 +15,7 @@ from freshband.cli._formats import print_result
 from freshband.cli._options import Address, Backend, Format, Output, Quiet, Where
 from freshband.cli._tables import make_table, open_console
 from freshband.cli._training import need_extra
-from freshband.errors import UnknownNameError, nearest, shown
+from freshband.errors import ParameterError, UnknownNameError, nearest, shown
 
 if TYPE_CHECKING:
     import click
@@ -125,6 +125,8 @@ def reproduce(
 
     if name not in _names(""):
         raise UnknownNameError(f"unknown experiment {shown(name)}; {nearest(name, _names(''))}")
+    if dataset is not None and name in ("choice", "page"):
+        raise ParameterError(f"--dataset limits experiments, and {name!r} is none")
     machine = Machine(device, precision, data_dir, backend.value, address, progress=not quiet)
     if name == "page":
         _write_page(out)
