@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from freshband._files import check_appendable, write_whole
+from freshband._files import check_appendable, sync_folder, write_whole
 from freshband.errors import FileError, reason
 from freshband.parameters import file_path, whole_number
 
@@ -63,6 +63,7 @@ class Log:
         line = json.dumps({**entry, "alarm": None}).encode()[:-1] + b" " * room + b"}\n"
         try:
             if self.path.is_file() and self.path.stat().st_size >= self.max_bytes:
+                self.sync()
                 self.path.replace(self._earlier)
             with self.path.open("ab", buffering=0) as file:
                 before = file.seek(0, os.SEEK_END)
@@ -86,9 +87,10 @@ class Log:
             file.write(f"{alarm:<4d}".encode())
 
     def sync(self) -> None:
-        """Make what was written durable."""
+        """Make what was written durable, and the file's name."""
         with suppress(OSError), self.path.open("rb") as file:
             os.fsync(file.fileno())
+            sync_folder(self.path.parent)
 
     def rewind(self, lines: int) -> None:
         """Take out lines after the given one, of rounds that a restored coordinator plays again.
