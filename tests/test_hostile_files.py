@@ -252,6 +252,19 @@ def test_a_small_parquet_file_of_many_rows(tmp_path: Path, monkeypatch: pytest.M
         read_trace(path)
 
 
+def test_large_whole_numbers_of_a_parquet_file_are_rounded(tmp_path: Path) -> None:
+    """As those of an array: one column of times in nanoseconds is no reason to fail."""
+    from freshband.channels._reading import read
+
+    arrow = pytest.importorskip("pyarrow")
+    numbers = np.array([[2**60 + 1, 1], [2**53 + 1, 0]])
+    columns = {"time": numbers[:, 0], "heard": numbers[:, 1]}
+    pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), tmp_path / "x.parquet")
+    np.save(tmp_path / "x.npy", numbers)
+    same = [read(str(tmp_path / name), None, None, None).values for name in ("x.parquet", "x.npy")]
+    assert np.array_equal(*same)
+
+
 DEEP = {"list": "[" * 300 + "]" * 300, "map": '{"a":' * 300 + "1" + "}" * 300}
 
 
