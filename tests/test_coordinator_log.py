@@ -175,6 +175,19 @@ def test_a_log_is_rotated_by_size(tmp_path: Path) -> None:
     assert max(each.stat().st_size for each in tmp_path.iterdir()) < 500
 
 
+def test_a_rotation_keeps_link_and_mode(tmp_path: Path) -> None:
+    place = tmp_path / "large disk"
+    place.mkdir()
+    (place / "real").touch(0o600)
+    (tmp_path / "log").symlink_to(place / "real")
+    log = Log(tmp_path / "log", max_bytes=1)
+    for number in (1, 2):
+        log.write({"line": number})
+    assert (tmp_path / "log").is_symlink()
+    assert sorted(each.name for each in place.iterdir()) == ["real", "real.1"]
+    assert {each.stat().st_mode & 0o777 for each in place.iterdir()} == {0o600}
+
+
 def test_no_round_stands_twice_after_a_rotation(tmp_path: Path) -> None:
     """A save, a rotation and a crash: the earlier file has rounds that are played again."""
     log = Log(tmp_path / "log", max_bytes=1000)
