@@ -159,6 +159,25 @@ def test_a_torn_line_is_cut_off_and_no_round_stands_twice(tmp_path: Path) -> Non
     assert path.read_bytes() == b""
 
 
+def test_a_saved_state_has_learnt_nothing_that_the_log_may_lose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread plays a round as soon as the log is synced."""
+    coordinator = Coordinator("cucb", 2, 4, log=tmp_path / "log")
+    synced: list[int] = []
+
+    def sync(log: Log) -> None:
+        synced.append(len(log.path.read_text().splitlines()))
+        coordinator.plan()
+        coordinator.observe([True, True])
+
+    monkeypatch.setattr(Log, "sync", sync)
+    for _ in range(2):
+        coordinator.save(tmp_path / "state")
+    assert synced == [0, 1]
+    assert Coordinator.load(tmp_path / "state").round == 1
+
+
 def test_a_log_is_rotated_by_size(tmp_path: Path) -> None:
     log = Log(tmp_path / "log", max_bytes=300)
     coordinator = Coordinator("cucb", 2, 4, log=log)
