@@ -159,6 +159,25 @@ def test_a_torn_line_is_cut_off_and_no_round_stands_twice(tmp_path: Path) -> Non
     assert path.read_bytes() == b""
 
 
+def test_a_saved_state_has_learnt_nothing_that_the_log_may_lose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread plays a round as soon as the log is synced."""
+    coordinator = Coordinator("cucb", 2, 4, log=tmp_path / "log")
+    synced: list[int] = []
+
+    def sync(log: Log) -> None:
+        synced.append(len(log.path.read_text().splitlines()))
+        coordinator.plan()
+        coordinator.observe([True, True])
+
+    monkeypatch.setattr(Log, "sync", sync)
+    for _ in range(2):
+        coordinator.save(tmp_path / "state")
+    assert synced == [0, 1]
+    assert Coordinator.load(tmp_path / "state").round == 1
+
+
 def test_a_log_is_rotated_by_size(tmp_path: Path) -> None:
     log = Log(tmp_path / "log", max_bytes=300)
     coordinator = Coordinator("cucb", 2, 4, log=log)
@@ -173,6 +192,19 @@ def test_a_log_is_rotated_by_size(tmp_path: Path) -> None:
     assert rows == list(range(rows[0], 21))
     assert sorted(each.name for each in tmp_path.iterdir()) == ["log", "log.1"]
     assert max(each.stat().st_size for each in tmp_path.iterdir()) < 500
+
+
+def test_a_rotation_keeps_link_and_mode(tmp_path: Path) -> None:
+    place = tmp_path / "large disk"
+    place.mkdir()
+    (place / "real").touch(0o600)
+    (tmp_path / "log").symlink_to(place / "real")
+    log = Log(tmp_path / "log", max_bytes=1)
+    for number in (1, 2):
+        log.write({"line": number})
+    assert (tmp_path / "log").is_symlink()
+    assert sorted(each.name for each in place.iterdir()) == ["real", "real.1"]
+    assert {each.stat().st_mode & 0o777 for each in place.iterdir()} == {0o600}
 
 
 def test_no_round_stands_twice_after_a_rotation(tmp_path: Path) -> None:

@@ -52,6 +52,14 @@ def test_a_link_and_a_mode_are_kept(tmp_path: Path) -> None:
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
 
 
+def test_what_replaces_a_private_file_is_private_from_the_first_byte(tmp_path: Path) -> None:
+    path = tmp_path / "state.bin"
+    write_whole(path, b"old")
+    path.chmod(0o600)
+    with replacing(path) as scratch:
+        assert stat.S_IMODE(scratch.stat().st_mode) == 0o600
+
+
 def test_a_new_file_has_the_mode_other_programs_give_theirs(tmp_path: Path) -> None:
     write_whole(tmp_path / "ours", b"")
     (tmp_path / "theirs").write_bytes(b"")

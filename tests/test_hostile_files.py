@@ -20,7 +20,12 @@ import xarray as xr
 
 from freshband import Coordinator, _packed
 from freshband.errors import FileError, ParameterError
+from freshband.fleet import _saving
+from freshband.fleet.options import Links
+from freshband.schedulers.base import registry
 from tests.coordinating import started
+
+LEARNING = [name for name in registry if not registry[name].sees_channels]
 
 
 def test_a_sealed_file_needs_its_key(tmp_path: Path) -> None:
@@ -52,10 +57,11 @@ def test_a_small_file_that_asks_for_much_memory_is_refused(monkeypatch: pytest.M
     assert again["members"].nbytes == 1 << 23
 
 
-def crafted(**changes: Any) -> bytes:
-    """Return a coordinator's file with another header, and a checksum that fits."""
+def crafted(zeros: int = 0, **changes: Any) -> bytes:
+    """Return a coordinator's file with another header or more zeros, and a checksum that fits."""
     header, arrays = _packed.unpack("freshband coordinator 2", started().to_bytes(), "it")
-    return _packed.pack(header.pop("format"), {**header, **changes}, arrays)
+    more = {"members": np.zeros(zeros, np.int8)} if zeros else {}
+    return _packed.pack(header.pop("format"), {**header, **changes}, {**arrays, **more})
 
 
 def test_a_file_gives_no_arguments_but_its_own(tmp_path: Path) -> None:
@@ -73,13 +79,29 @@ def test_a_file_gives_no_arguments_but_its_own(tmp_path: Path) -> None:
     [
         {"n_channels": 10**6},
         {"n_clients": 10**6, "n_channels": 10**6},
-        {"n_clients": 90, "n_channels": 90, "fleet": {"links": "differ"}},
+        {"n_clients": 200, "n_channels": 200, "fleet": {"links": "differ"}},
         {"n_clients": 190, "n_channels": 190, "fleet": {"max_delay": 100_000}},
+        {"n_channels": 10**6, "zeros": 10**6},  # 17 kB took 17 s and 3.5 GB
+        {"n_clients": 10**6, "zeros": 10**6, "fleet": {"max_transmissions": 1}},
+        {"n_clients": 1000, "n_channels": 1000, "fleet": {"links": "differ"}, "zeros": 10**6},
+        {"n_clients": 900, "n_channels": 900, "fleet": {"max_delay": 100_000}, "zeros": 10**6},
     ],
 )
 def test_a_problem_far_larger_than_its_file(sizes: dict[str, Any]) -> None:
     with pytest.raises(FileError, match=r"it holds \d+ numbers, too few for"):
         Coordinator.from_bytes(crafted(policy="bayes", options={}, **sizes))
+
+
+@pytest.mark.parametrize("policy", LEARNING)
+def test_no_file_of_ours_is_taken_for_one_that_is_too_small(policy: str) -> None:
+    links: list[Links] = ["shared", "differ"] if policy == "bayes" else ["shared"]
+    for n_clients, n_channels in ((40, 60), (60, 40), (1, 1), (3, 50)):
+        for kind in links:
+            coordinator = Coordinator(policy, n_clients, n_channels, links=kind)
+            header, arrays = _packed.unpack("freshband coordinator 2", coordinator.to_bytes(), "it")
+            usual = _saving._usual_bytes(Coordinator, header, n_clients, n_channels)
+            held = sum(array.nbytes for array in arrays.values())
+            assert 0 < usual < 2 * held  # eight times would be refused
 
 
 @pytest.mark.parametrize("bad", [["1", "1"], [b"1", b"1"], [True, False], [1j, 1], [None, 1]])
@@ -228,6 +250,19 @@ def test_a_small_parquet_file_of_many_rows(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(_reading, "_ARRAYS", 1 << 16)
     with pytest.raises(FileError, match=r"x\.parquet: cannot be read: \d+ bytes must not unpack"):
         read_trace(path)
+
+
+def test_large_whole_numbers_of_a_parquet_file_are_rounded(tmp_path: Path) -> None:
+    """As those of an array: one column of times in nanoseconds is no reason to fail."""
+    from freshband.channels._reading import read
+
+    arrow = pytest.importorskip("pyarrow")
+    numbers = np.array([[2**60 + 1, 1], [2**53 + 1, 0]])
+    columns = {"time": numbers[:, 0], "heard": numbers[:, 1]}
+    pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), tmp_path / "x.parquet")
+    np.save(tmp_path / "x.npy", numbers)
+    same = [read(str(tmp_path / name), None, None, None).values for name in ("x.parquet", "x.npy")]
+    assert np.array_equal(*same)
 
 
 DEEP = {"list": "[" * 300 + "]" * 300, "map": '{"a":' * 300 + "1" + "}" * 300}

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,33 @@ def make_kinds(root: Path) -> dict[str, Kind]:
     }
     for name in ("trace.csv", "trace.csv.gz", "trace.npy", "trace.npz"):
         kinds[name] = Kind(root / name, trace(name), checked=name.endswith((".gz", ".npz")))
-    return kinds | _of_training(root)
+    with suppress(ImportError):
+        from pyarrow import parquet, table
+
+        parquet.write_table(table({str(n): rows[:, n] for n in range(5)}), root / "trace.parquet")
+        kinds["trace.parquet"] = Kind(root / "trace.parquet", trace("trace.parquet"), checked=False)
+    return kinds | _of_service(root) | _of_training(root)
+
+
+def _of_service(root: Path) -> dict[str, Kind]:
+    from freshband.service.journal import Journal
+
+    path, written = root / "state.journal", [{"line": number} for number in range(20)]
+
+    def read() -> bool:
+        journal = Journal(path)
+        try:
+            found = journal.read()
+        finally:
+            journal.close()
+        return found == written[: len(found)]  # that lines are missing at the end cannot be seen
+
+    journal = Journal(path)
+    journal.begin(json.dumps(written[0]).encode())
+    for record in written[1:]:
+        journal.append(json.dumps(record).encode())
+    journal.close()
+    return {"journal": Kind(path, read)}
 
 
 def _of_training(root: Path) -> dict[str, Kind]:
@@ -169,13 +196,14 @@ def main() -> int:
     """Mutate files and count what becomes of them; return 1 if any was bad."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=100_000)
+    parser.add_argument("--kinds", nargs="+", help="only these")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after this time")
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="freshband-mutated-"))
     kinds, seen = make_kinds(root), Counter[tuple[str, str]]()
     rng, end, count = np.random.default_rng(chosen.seed), time.monotonic() + chosen.seconds, 0
-    names = sorted(kinds)
+    names = sorted(chosen.kinds or kinds)
     while count < chosen.files and time.monotonic() < end:
         name = names[count % len(names)]
         seen[name, judge(kinds[name], mutate(kinds[name].data, rng))] += 1
@@ -183,7 +211,7 @@ def main() -> int:
     shutil.rmtree(root, ignore_errors=True)
     for (name, said), times in sorted(seen.items()):
         print(f"{name}: {times} {said}")
-    print(f"{count} files of {len(kinds)} kinds")
+    print(f"{count} files of {len(names)} kinds")
     return int(any(said.startswith("BAD") for _, said in seen))
 
 

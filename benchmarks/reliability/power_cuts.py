@@ -10,6 +10,7 @@ nothing may be lost of which it said that it was saved.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -122,20 +123,26 @@ def rebuild(tree: Tree) -> Path:
 
 
 def _coordinator(root: Path, disk: Disk | None, rounds: int) -> int:
-    """Save after every round; return the round that is there."""
+    """Save after every second round; return the round that is there, and its line in the log."""
     from freshband import Coordinator
+    from freshband.fleet.log import Log
 
-    path = root / "deep" / "state.npz"
-    coordinator = Coordinator.load(path) if path.exists() else Coordinator("cucb", 2, 4)
-    there = coordinator.round
+    path, log = root / "deep" / "state.npz", Log(root / "log", max_bytes=200)  # three lines
     if disk is None:
+        there = Coordinator.load(path, log=log).round if path.exists() else 0
+        files = [each for each in (root / "log.1", root / "log") if each.exists()]
+        lines = [json.loads(line) for each in files for line in each.read_bytes().splitlines()]
+        wanted = [there - 1, there] if there else []
+        assert [line["round"] for line in lines][len(lines) - len(wanted) :] == wanted
         return there
+    coordinator = Coordinator("cucb", 2, 4, log=log)
     for _ in range(rounds):
-        coordinator.plan()
-        coordinator.observe([True, False])
+        for _ in range(2):
+            coordinator.plan()
+            coordinator.observe([True, False])
         coordinator.save(path)
         disk.told = coordinator.round
-    return there
+    return coordinator.round
 
 
 def _training(root: Path, disk: Disk | None, rounds: int) -> int:

@@ -78,7 +78,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             scratch.chmod(stat.S_IMODE(place.stat().st_mode))
         _sync(scratch)
         scratch.replace(place)
-        _sync_folder(place.parent)
+        sync_folder(place.parent)
         _sweep_stale(place)
     except OSError as error:
         raise FileError(f"cannot write {target}: {reason(error)}") from None
@@ -132,9 +132,13 @@ def _ending(place: Path) -> str:
 
 
 def _open_scratch(place: Path) -> Path:
-    """Make a new scratch file without following a link that already exists there."""
+    """Make a new scratch file without following a link that already exists there.
+
+    Where it is to replace a file, nobody else can read it before it has the mode of that file.
+    """
     scratch = place.with_name(f"{_SCRATCH}{secrets.token_hex(8)}{_ending(place)}")
-    os.close(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+    mode = 0o600 if place.exists() else 0o666
+    os.close(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
     return scratch
 
 
@@ -143,12 +147,13 @@ def _make_folders(folder: Path) -> None:
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing):
         each.mkdir(exist_ok=True)
-        _sync_folder(each.parent)
+        sync_folder(each.parent)
     if not folder.is_dir():
         raise NotADirectoryError(20, "Not a directory")
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
     with suppress(OSError):  # not every system can
         _sync(folder)
 

@@ -318,9 +318,10 @@ class Coordinator(Members):
         one time. With a secret ``key`` only those who know it can make or change a file that `load`
         accepts with this key. Raises `FileError` if it cannot be written.
         """
+        data = self.to_bytes(key=key)
         if self._log is not None:
-            self._log.sync()
-        write_whole(path, self.to_bytes(key=key))
+            self._log.sync()  # by now it has a line for all that the state has learnt
+        write_whole(path, data)
 
     def to_bytes(self, *, key: bytes | None = None) -> bytes:
         """Return what `save` writes."""

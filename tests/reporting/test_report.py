@@ -233,6 +233,17 @@ def test_files_that_are_no_results_are_left_out_and_named(tmp_path: Path) -> Non
     assert "Left out: " in Document(written.path.read_text(encoding="utf-8")).text
 
 
+def test_numbers_that_no_chart_can_show_cost_no_other_result(tmp_path: Path) -> None:
+    training = make_training()
+    save_sealed(training, tmp_path / "fine.nc")
+    save_sealed(training.assign(ages=training.ages * np.nan), tmp_path / "odd.nc")
+    with pytest.warns(RuntimeWarning, match="All-NaN"):
+        written = write_report(tmp_path)
+    assert [path.name for path in written.shown] == ["fine.nc"]
+    assert len(written.left_out) == 1
+    assert "odd.nc is not a complete result" in written.left_out[0]
+
+
 def test_no_result_no_page(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="holds no result"):
         write_report(tmp_path)

@@ -242,7 +242,8 @@ def _read_parquet(path: str, columns: Sequence[str] | None) -> tuple[Readings, l
             raise FileError(
                 f"{path}: column {names[i]!r} must hold numbers, got {table.schema.types[i]}"
             )
-    cells = [table.column(i).cast(arrow.float64()).to_numpy() for i in chosen]
+    # Whole numbers above 2^53 are rounded, as in the other formats.
+    cells = [table.column(i).cast(arrow.float64(), safe=False).to_numpy() for i in chosen]
     matrix = np.column_stack(cells) if cells else np.empty((0, 0))
     return Readings(path, matrix), [names[i] for i in chosen]
 

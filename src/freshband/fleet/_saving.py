@@ -23,7 +23,8 @@ _FORMAT: Final = "freshband coordinator 2"
 _FIRST: Final = "freshband coordinator 1"  # one slot per client, no outcome ever late
 _PARTS: Final = ("fleet", "scheduler", "matching")
 _ROOM: Final = 1024  # rounds reserved ahead at a time
-_SPARE: Final = 10**6  # numbers that a state may hold more than its file
+_SPARE: Final = 10**6  # numbers that a state may hold more than its file,
+_LESS: Final = 8  # and times that it may have more bytes: states of earlier versions held less
 
 
 def write_coordinator(coordinator: Coordinator, key: bytes | None = None) -> bytes:
@@ -64,18 +65,16 @@ def read_coordinator(
     """
     header, held = unpack(_FORMAT, data, source, older=(_FIRST,), key=key)
     try:
-        _check_sizes(header, held)
-        coordinator = kind(
-            header["policy"],
+        _check_sizes(kind, header, held)
+        coordinator = _start(
+            kind,
+            header,
             header["n_clients"],
             header["n_channels"],
-            header["seed"],
+            seed=header["seed"],
             run=header.get("run", 0),
-            options=header["options"],
-            horizon=header["horizon"],
             client_ids=header.get("client_ids"),
             channel_ids=header.get("channel_ids"),
-            **_fleet_of(header),
         )
         _restore(coordinator, header, held)
     except KeyError as error:
@@ -93,20 +92,59 @@ def read_coordinator(
     return coordinator
 
 
-def _check_sizes(header: Mapping[str, Any], held: Mapping[str, NDArray[Any]]) -> None:
+def _check_sizes(
+    kind: type[Coordinator], header: Mapping[str, Any], held: Mapping[str, NDArray[Any]]
+) -> None:
     """Refuse a problem far larger than the arrays of its file, before room for it is made."""
     numbers = sum(array.size for array in held.values())
-    for size in (*header["options"].values(), *_fleet_of(header).values()):
-        if isinstance(size, int | float) and not size <= numbers + _SPARE:
-            raise FileError(f"it holds {numbers} numbers, too few for a problem of {size}")
     n_clients = whole_number("n_clients", header["n_clients"], at_least=1)
     n_channels = whole_number("n_channels", header["n_channels"], at_least=1)
-    options = FleetOptions(**_fleet_of(header))
-    links = n_clients * n_channels if options.links == "differ" else 1
-    delayed = options.max_delay * options.most(n_clients, n_channels)
-    if max(n_clients, n_channels, links) > numbers or delayed > 100 * numbers + _SPARE:
+    options = _fleet_of(header)
+    for size in (*header["options"].values(), *options.values(), n_clients, n_channels):
+        if isinstance(size, int | float) and not size <= numbers + _SPARE:
+            raise FileError(f"it holds {numbers} numbers, too few for a problem of {size}")
+    usual = _usual_bytes(kind, header, n_clients, n_channels)
+    if usual > _LESS * sum(array.nbytes for array in held.values()) + 8 * _SPARE:
         problem = f"{n_clients} clients and {n_channels} channels"
         raise FileError(f"it holds {numbers} numbers, too few for {problem}")
+
+
+def _usual_bytes(
+    kind: type[Coordinator], header: Mapping[str, Any], n_clients: int, n_channels: int
+) -> float:
+    """Return about how much the arrays of a problem hold, from those of small problems."""
+
+    def size(n_clients: int, n_channels: int) -> int:
+        small = _start(kind, header, n_clients, n_channels)
+        parts = (_arrays(getattr(small, f"_{part}")) for part in _PARTS)
+        return sum(array.nbytes for arrays in parts for _, array in arrays)
+
+    options = FleetOptions(**_fleet_of(header))
+    try:
+        one, wider, both = size(1, 4), size(1, 8), size(2, 8)
+        if options.links == "differ":
+            return (both - wider - size(2, 4) + one) / 4 * n_clients * n_channels
+        client = (size(8, 1) - size(4, 1)) / 4
+    except Exception:  # a scheduler of one's own need not know problems so small
+        return 0.0
+    slot = max(both - wider - client, 0.0)
+    most = options.most(n_clients, n_channels)
+    return client * n_clients + (wider - one) / 4 * n_channels + slot * most
+
+
+def _start(
+    kind: type[Coordinator], header: Mapping[str, Any], n_clients: int, n_channels: int, **more: Any
+) -> Coordinator:
+    """Return a new coordinator with the options of a file."""
+    return kind(
+        header["policy"],
+        n_clients,
+        n_channels,
+        options=header["options"],
+        horizon=header["horizon"],
+        **more,
+        **_fleet_of(header),
+    )
 
 
 def _fleet_of(header: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from freshband._files import check_appendable, write_whole
+from freshband._files import check_appendable, sync_folder, write_whole
 from freshband.errors import FileError, reason
 from freshband.parameters import file_path, whole_number
 
@@ -26,7 +27,7 @@ class Log:
     Parameters
     ----------
     path : path
-        The file.
+        The file; a symbolic link is followed, and other files are beside its target.
     max_bytes : int >= 1, default 64 MiB
         The size from which the file is renamed to ``PATH.1``, in place of an earlier one, and a new
         one begun.
@@ -44,7 +45,8 @@ class Log:
     """
 
     def __init__(self, path: str | os.PathLike[str], max_bytes: int = _LARGE) -> None:
-        self.path: Final = check_appendable(file_path("log", path))
+        given = check_appendable(file_path("log", path))
+        self.path: Final = given.resolve() if given.is_symlink() else given  # a link stays one
         self.max_bytes: Final = whole_number("max_bytes", max_bytes, at_least=1)
         if self.path.is_file():
             self._cut_off()
@@ -63,7 +65,7 @@ class Log:
         line = json.dumps({**entry, "alarm": None}).encode()[:-1] + b" " * room + b"}\n"
         try:
             if self.path.is_file() and self.path.stat().st_size >= self.max_bytes:
-                self.path.replace(self._earlier)
+                self._rotate()
             with self.path.open("ab", buffering=0) as file:
                 before = file.seek(0, os.SEEK_END)
                 try:
@@ -86,9 +88,10 @@ class Log:
             file.write(f"{alarm:<4d}".encode())
 
     def sync(self) -> None:
-        """Make what was written durable."""
+        """Make what was written durable, and the file's name."""
         with suppress(OSError), self.path.open("rb") as file:
             os.fsync(file.fileno())
+            sync_folder(self.path.parent)
 
     def rewind(self, lines: int) -> None:
         """Take out lines after the given one, of rounds that a restored coordinator plays again.
@@ -108,6 +111,14 @@ class Log:
             write_whole(self.path.with_name(f"{self.path.name}.cut"), b"".join(cut))
         for path, kept in files.items():
             write_whole(path, b"".join(kept))
+
+    def _rotate(self) -> None:
+        """Begin a new file, of the same mode."""
+        self.sync()
+        mode = stat.S_IMODE(self.path.stat().st_mode)
+        self.path.replace(self._earlier)
+        self.path.touch(0o600)
+        self.path.chmod(mode)
 
     @property
     def _earlier(self) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from pathlib import Path
 from typing import Final
 
@@ -93,6 +94,8 @@ def show_result(path: Path, title: str) -> Part:
             name = _PAGES[result.attrs["format"]]
             page = importlib.import_module(f"freshband.reporting._page.{name}")
             part: Part = getattr(page, f"show_{name}")(result, path, title)
+            for chart in part.charts:  # one that the page cannot hold would cost all others
+                json.dumps(chart.to_json(), allow_nan=False)
             return part
     except ModuleNotFoundError:
         raise FreshbandError(

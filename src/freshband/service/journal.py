@@ -1,8 +1,8 @@
 """A journal: lines that are on the disk before anybody is told of them.
 
 Each line begins with a digest of itself and of the digest before it, so that a changed, missing or
-moved line is found; with a secret key only those who know it can write one. A line that a crash
-left unfinished was never acknowledged, and is cut off.
+moved line is found, but not that lines are missing at the end; with a secret key only those who
+know it can write one. A line that a crash left unfinished was never acknowledged, and is cut off.
 """
 
 from __future__ import annotations
