@@ -123,6 +123,7 @@ def assert_probabilities(state: Any) -> None:
         assert (segments.weight >= 0).all()
     np.testing.assert_allclose(state.trust.now.sum(), 1.0, rtol=1e-9)
     np.testing.assert_allclose(state.priors.belief.sum(), 1.0, rtol=1e-9)
+    np.testing.assert_allclose(state.periods.belief.sum(axis=1), 1.0, rtol=1e-9)
     assert ((state.mean > 0) & (state.mean < 1)).all()
     assert np.isfinite(state.spread).all()
 
@@ -165,6 +166,19 @@ def test_extreme_rounds_leave_probabilities(slots: int, rounds: list[Any]) -> No
         row = [int(good)] * first + [int(not good)] * max(0, second - first)
         hear(state, t, row + [-1] * (2100 - len(row)), compiled_update)
         assert_probabilities(state)
+
+
+@pytest.mark.parametrize("failing", [300, 500])
+def test_failures_after_a_long_success_of_many_channels_leave_probabilities(failing: int) -> None:
+    """The first version had only NaN from then on."""
+    heard = 1600
+    state = start(2000)
+    for t in range(1, 611):
+        good = heard if t <= 600 else heard - failing
+        row = [1] * good + [0] * (heard - good) + [-1] * 400
+        hear(state, t, row, compiled_update)
+    assert_probabilities(state)
+    assert state.mean[heard - failing : heard].max() < 0.2 < 0.9 < state.mean[:good].min()
 
 
 def test_a_filter_that_bet_all_on_what_is_given_up_still_has_probabilities() -> None:
