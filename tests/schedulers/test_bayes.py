@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from freshband import Coordinator
 from freshband._jit import entry_point
 from freshband._lending import lend
 from freshband.channels import open_air
@@ -200,6 +201,33 @@ def listen(channels: str, rounds: int, **options: Any) -> Any:
     for t, row in enumerate(air.block(rounds).states.tolist(), 1):
         hear(state, t, row)
     return state
+
+
+@pytest.mark.parametrize(
+    ("channels", "options"),
+    [("stationary", {}), ("switching", {"hazard": 0.01, "per_channel": True}),
+     ("switching", {"hazard": 0.05})],
+)  # fmt: skip
+def test_channels_that_are_not_heard_are_averaged_over_hazards_well_enough(
+    channels: str, options: Any
+) -> None:
+    """What filters say, from moments of when a channel was last heard, and from all weights."""
+    air = open_air(build(channels, {"n_channels": 6, **options}), rounds=2000, seed=3)
+    coordinator, apart = Coordinator("bayes", 2, 6, seed=3), []
+    for t, row in enumerate(air.block(2000).states):
+        coordinator.observe(row[coordinator.plan()] == 1)
+        state = coordinator._scheduler
+        trust, half = state.trust.now[:SHARED_CONTEXT], len(state.hazards)
+        alone, together = trust[:half], trust[half:]
+        exact = np.einsum("h,ghk,gk->g", alone, weights(state.alone), state.alone.rate)
+        exact += np.einsum("h,hk,gk->g", together, weights(state.together)[0], state.together.rate)
+        single, common = state.alone.stay @ alone, state.together.stay[0] @ together
+        found = single * state.first[:, 0] + common * state.first[:, 1]
+        found += (trust.sum() - single - common) * state.priors.pooled[0] / state.priors.pooled[1]
+        if t % 5 == 0:
+            apart.append(np.abs(found - exact).max() / trust.sum())
+    assert max(apart) < 0.1
+    assert np.quantile(apart, 0.99) < 0.05
 
 
 def test_it_finds_out_whether_channels_switch_together() -> None:
