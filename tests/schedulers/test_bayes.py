@@ -283,6 +283,36 @@ def test_it_says_what_it_believes() -> None:
     assert explain(Game("bayes+aa", 1, 2).scheduler) is not None
 
 
+@pytest.mark.parametrize("clients", [2, 9])
+def test_a_success_that_comes_late_ends_a_row_of_losses(clients: int) -> None:
+    """Losses are known at once, successes a round later. Before, chance decided for ever."""
+    coordinator = Coordinator("bayes", clients, 5, seed=1, max_transmissions=2)
+    rng, rates = np.random.default_rng(2), np.array([0.9, 0.8, 0.2, 0.2, 0.2])
+    good, before = 0, np.zeros(clients, np.bool_)
+    for t in range(1, 801):
+        plan = coordinator.plan()
+        delivered = (plan >= 0) & (rng.random(clients) < rates[plan])
+        good += t > 400 and int(np.isin(plan, (0, 1)).sum())
+        coordinator.observe([None if got else False for got in delivered])
+        if t > 1:
+            coordinator.observe([True if got else None for got in before], round=t - 1)
+        before = delivered
+    assert good > 0.8 * 2 * 400
+
+
+def test_memory_is_linear_in_channels_and_constant_in_time() -> None:
+    def size(state: Any) -> int:
+        return sum(map(size, state)) if isinstance(state, tuple) else state.nbytes
+
+    small, middle, large = (size(start(channels)) for channels in (100, 200, 300))
+    assert small < 1_000_000
+    assert large - middle == middle - small
+    coordinator = Coordinator("bayes", 2, 100, seed=0)
+    for _ in range(300):
+        coordinator.observe(coordinator.plan() % 2 == 0)
+    assert size(coordinator._scheduler) == size(bayes.Bayes().start(2, 100, None, None))
+
+
 def test_more_optimism_explores_more() -> None:
     def tries(optimism: float) -> float:
         game = Game("bayes", 1, 4, optimism=optimism)
