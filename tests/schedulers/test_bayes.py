@@ -182,6 +182,33 @@ def test_failures_after_a_long_success_of_many_channels_leave_probabilities(fail
     assert state.mean[heard - failing : heard].max() < 0.2 < 0.9 < state.mean[:good].min()
 
 
+@entry_point
+def suffer(scheduler: Any, first: int, rounds: int, kind: int) -> None:
+    """Hear all channels: always good, always bad, in turn, or ever what is least expected."""
+    scheduler = lend(scheduler)
+    n_channels = len(scheduler.mean)
+    assignment, outcome = np.arange(n_channels), np.zeros(n_channels, np.int8)
+    overridden = np.zeros(n_channels, np.int8)
+    for t in range(first, first + rounds):
+        for channel in range(n_channels):
+            outcome[channel] = 1 - kind if kind < 2 else (t + channel) % 2
+            if kind == 3:
+                outcome[channel] = scheduler.mean[channel] < 0.5
+        update(scheduler, t, assignment, outcome, overridden)
+
+
+@pytest.mark.parametrize(("n_channels", "rounds"), [(3, 15_000), (2000, 50)])
+def test_extreme_rounds_in_any_number_leave_probabilities(n_channels: int, rounds: int) -> None:
+    """120,000 rounds of three channels, and then as many from round 10^7 on."""
+    state, t = start(n_channels), 1
+    for _ in range(2):
+        for kind in (0, 1, 0, 2, 3, 1, 3, 0):
+            suffer(state, t, rounds, kind)
+            t += rounds
+            assert_probabilities(state)
+        t = 10_000_000
+
+
 def test_a_filter_that_bet_all_on_what_is_given_up_still_has_probabilities() -> None:
     """The least likely beginning may hold all the weight under a hazard nobody trusts."""
     state = start(1, slots=2)
