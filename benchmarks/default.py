@@ -24,6 +24,7 @@ from freshband.statistics import standard_error
 OTHERS = ("random", "cucb", "kl-ucb", "thompson", "m-exp3", "glr-cucb", "glr-cucb:fresh")
 OURS = "bayes"
 _ROUNDS = 4_000  # of a table
+GROWTH = "the same, its regret over that at T=100,000"
 HEAD = ("air", "`bayes`", "best other", "ratio", "told of changes")
 PAGE = Path(__file__).parent.parent / "docs" / "theory" / "bayes.md"
 
@@ -53,6 +54,7 @@ AIRS = (
     Air("one segment of it", "stationary", rounds=3_333, runs=400),
     Air("stationary, T=100,000", "stationary", rounds=100_000, runs=64),
     Air("stationary, T=400,000", "stationary", rounds=400_000, runs=64),
+    Air(GROWTH, "stationary", rounds=400_000, runs=64, measure="growth"),
     _small("fig3-extreme", "fig3-extreme"),
     Air("fig3-piecewise", "fig3-piecewise", clients=20, rounds=250, runs=200),
     Air("hazard 0.002", "switching", {"hazard": 0.002}),
@@ -66,8 +68,11 @@ AIRS = (
     Air("5 breakpoints, means U[.02, .2]", "piecewise",
         {"n_breakpoints": 5, "mean_low": 0.02, "mean_high": 0.2}, rounds=10_000, runs=96),
     _small("alternating", "gilbert-elliott", {"n_channels": 6, "p_bad": 0.8, "p_good": 0.8}),
-    Air("jammer of what was used last, mean age", "reactive", {"mean_low": 0.5, "mean_high": 0.95},
+    Air("jammer of both channels used last, mean age", "reactive",
+        {"mean_low": 0.5, "mean_high": 0.95, "width": 2, "budget": 1.0},
         rounds=4_000, measure="mean_age"),
+    Air("jammer of one of them, half of the rounds, mean age", "reactive",
+        {"mean_low": 0.5, "mean_high": 0.95}, rounds=4_000, measure="mean_age"),
 )  # fmt: skip
 
 
@@ -92,21 +97,45 @@ class Row(NamedTuple):
         return [self.title, _shown(ours), name, compared, told]
 
 
+class Growth(NamedTuple):
+    """Regret by policy and run, at a quarter of the rounds and at the end."""
+
+    title: str
+    policies: Sequence[str]
+    values: NDArray[np.float64]  # (policies, runs, 2)
+
+    def cells(self) -> list[str]:
+        """Return a row of the table: how much the regret grew; the best other has the least."""
+        ours, told = self.policies.index(OURS), len(self.policies) - 1
+        best = int(self.values[: len(OTHERS), :, 1].mean(axis=1).argmin())
+        grown = {}
+        for policy in (ours, best, told):
+            early, late = self.values[policy].T
+            ratio = late.mean() / early.mean()
+            error = standard_error(late - ratio * early) / early.mean()
+            grown[policy] = f"{ratio:.2f} ± {error:.2f}"
+        return [self.title, grown[ours], f"`{self.policies[best]}` {grown[best]}", "", grown[told]]
+
+
 def _shown(values: NDArray[np.float64]) -> str:
     digits = 2 if abs(values.mean()) < 10 else 0
     return f"{values.mean():,.{digits}f} ± {standard_error(values):,.{digits}f}"
 
 
-def on_airs(airs: Sequence[Air], seed: int) -> Iterator[Row]:
+def on_airs(airs: Sequence[Air], seed: int) -> Iterator[Row | Growth]:
     """Play all schedulers on the same air."""
     for air in airs:
-        told = ["told"] if air.measure == "regret" else []
+        told = ["told"] if air.measure != "mean_age" else []
         policies = [*OTHERS, OURS, *told]
         result = simulate(
             build(air.channels, air.options), policies, clients=air.clients, rounds=air.rounds,
-            runs=air.runs, seed=seed, points=1, progress=False,
+            runs=air.runs, seed=seed, points=4, progress=False,
         )  # fmt: skip
-        yield Row(air.title, policies, result[air.measure].values)
+        if air.measure == "growth":
+            curve = result.regret_curve.sel(round=[air.rounds // 4, air.rounds])
+            yield Growth(air.title, policies, curve.transpose("policy", "run", "round").values)
+        else:
+            yield Row(air.title, policies, result[air.measure].values)
 
 
 def periodic(
@@ -166,7 +195,7 @@ def against_tables(seed: int, runs: int = 16) -> Iterator[Row]:
         yield Row(f"{title}, mean age", policies, result.mean_age.values)
 
 
-def measured(only: str, seed: int) -> Iterator[Row]:
+def measured(only: str, seed: int) -> Iterator[Row | Growth]:
     """Yield the rows whose title contains a text."""
     yield from on_airs([air for air in AIRS if only in air.title], seed)
     if only in "blocked in 2 of 7 rounds":

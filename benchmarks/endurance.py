@@ -23,7 +23,7 @@ from freshband.states import reserve
 
 BLOCK = 100_000
 SIZES = ((5, 2), (30, 20), (40, 1))
-AIRS = ("still", "all or nothing", "alternating", "each by itself")
+AIRS = ("still", "all or nothing", "alternating", "periodic", "each by itself")
 
 
 def means(air: str, t: int, n_channels: int, rng: np.random.Generator) -> Any:
@@ -35,6 +35,8 @@ def means(air: str, t: int, n_channels: int, rng: np.random.Generator) -> Any:
         return np.full((BLOCK, n_channels), float(t // 1_000_000 % 2 == 0))
     if air == "alternating":
         return np.broadcast_to((rounds + channels) % 2, (BLOCK, n_channels)).astype(np.float64)
+    if air == "periodic":  # of 7 rounds, two in which a channel never works, else it always does
+        return ((rounds + 3 * channels) % 7 > 1).astype(np.float64)
     changes = rng.random((BLOCK, n_channels)) < 0.02  # each channel switches by itself
     found = np.maximum.accumulate(np.where(changes, np.arange(BLOCK)[:, None], 0), axis=0)
     return np.take_along_axis(rng.random((BLOCK, n_channels)), found, axis=0)
@@ -58,8 +60,13 @@ def play(air: str, n_channels: int, clients: int, rounds: int) -> Iterator[str]:
         total = part.weight.sum(axis=2) * part.scale
         if not np.allclose(total, 1.0, atol=1e-9):
             yield f"weights of {name} sum to {total.min()} .. {total.max()}"
-    for name, array in (("trust", scheduler.trust.now), ("priors", scheduler.priors.belief)):
-        if not (abs(array.sum() - 1.0) < 1e-9 and (array >= 0).all()):
+    beliefs = {
+        "trust": scheduler.trust.now,
+        "priors": scheduler.priors.belief,
+        "lengths of periods": scheduler.periods.belief,
+    }
+    for name, array in beliefs.items():
+        if not (np.abs(array.sum(axis=-1) - 1.0).max() < 1e-9 and (array >= 0).all()):
             yield f"{name} is {array}"
 
 

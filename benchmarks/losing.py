@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from benchmarks.default import _NONE, OURS, PAGE, _shown, periodic
 from benchmarks.page import _renew, _table
-from freshband import simulate
+from freshband import Coordinator, simulate
 from freshband.channels import ChannelModel, Table, build
 from freshband.statistics import standard_error
 
@@ -82,6 +82,11 @@ def still(channels: int) -> Callable[..., ChannelModel]:
     return lambda rounds, rng: build("stationary", {"n_channels": channels})
 
 
+def nearly_dead(rounds: int, rng: np.random.Generator) -> ChannelModel:
+    """Return six channels that hardly ever work."""
+    return Table(means=np.tile(rng.uniform(0.005, 0.045, 6), (rounds, 1)))
+
+
 def repeating(shortest: int, longest: int) -> Callable[..., ChannelModel]:
     """Return five channels, each blocked in a quarter of a period of its own, drawn evenly."""
 
@@ -103,9 +108,30 @@ CASES = (
     Case("jammer of what was used in the last 20 rounds", 30, 1, 5_000, jammed(30, 20, 20)),
     Case("answers 20 rounds late, channels vanish untold", 20, 2, 4_000, still(20),
          {"ack_delay": 20, "outages": 200}),
+    Case("rates between 0.005 and 0.045", 6, 2, 5_000, nearly_dead),
     Case("all blocked in 5 of 23 rounds", 5, 2, 10_000, repeating(23, 23)),
     Case("each blocked in a quarter of its own 8 to 16 rounds", 5, 2, 10_000, repeating(8, 16)),
 )  # fmt: skip
+
+
+def unheard(policy: str, seed: int, rounds: int) -> float:
+    """Return the mean age of three clients beside one that is never heard; losses are reported."""
+    rng = np.random.default_rng(seed)
+    rates, total = rng.uniform(0.1, 0.9, 10), 0.0
+    server = Coordinator(policy, n_clients=4, n_channels=10, seed=seed)
+    for _ in range(rounds):
+        plan = server.plan()
+        server.observe((rng.random(4) < rates[plan]) & (np.arange(4) > 0))
+        total += float(server.ages[1:].mean())
+    return total / rounds
+
+
+def play_unheard(seed: int, runs: int) -> list[str]:
+    """Return a row of the table: one client of four is never heard."""
+    found = [
+        [unheard(policy, seed + run, 2_000) for policy in (*OTHERS, OURS)] for run in range(runs)
+    ]
+    return _row("one client of four is never heard, the others", "10, 4, 2,000", found)
 
 
 def play(case: Case, seed: int, runs: int) -> list[str]:
@@ -119,14 +145,19 @@ def play(case: Case, seed: int, runs: int) -> list[str]:
         ).mean_age.values[:, 0]
         for run in range(runs)
     ]  # fmt: skip
+    size = f"{case.channels}, {case.clients}, {case.rounds:,}"
+    return _row(case.title, size, found)
+
+
+def _row(title: str, size: str, found: Sequence[Any]) -> list[str]:
+    """Return a row of the table from mean ages, by run and policy."""
     *others, ours = np.array(found).T
     best = min(range(len(others)), key=lambda i: float(others[i].mean()))
     ratio = ours.mean() / others[best].mean()
     error = standard_error(ours - ratio * others[best]) / others[best].mean()
-    size = f"{case.channels}, {case.clients}, {case.rounds:,}"
     theirs = f"`{OTHERS[best]}` {_shown(others[best])}"
     compared = f"{ratio:.2f} ± {error:.2f}"
-    return [case.title, size, _shown(ours), theirs, compared, _shown(others[0])]
+    return [title, size, _shown(ours), theirs, compared, _shown(others[0])]
 
 
 def main() -> None:
@@ -140,6 +171,8 @@ def main() -> None:
     for case in CASES:
         rows.append(play(case, args.seed, args.runs))
         print(" | ".join(rows[-1]), flush=True)
+    rows.append(play_unheard(args.seed, args.runs))
+    print(" | ".join(rows[-1]), flush=True)
     if args.write:
         _renew(PAGE, _table(HEAD, rows), "losing")
 

@@ -36,7 +36,7 @@ AIRS: Final[Mapping[str, Mapping[str, Any]]] = {
         **_EXTREME,
     },
     "stationary": {"channels": "stationary", "clients": 2, "rounds": 20_000, "runs": 48},
-    "jammer of the last used": {
+    "jammer, half of the rounds": {  # blocks one of the channels used last
         "channels": "reactive", "channel_options": {"mean_low": 0.5, "mean_high": 0.95},
         "clients": 2, "rounds": 4_000, "runs": 32,
     },
@@ -62,6 +62,9 @@ VARIANTS: Final[Mapping[str, tuple[Any, ...]]] = {
     "_contexts._MOST": (128.0, 1e9),
     "_contexts._CLOSENESS": (0.5, 8.0),
     "_contexts._LIKENESS": (2.0, 32.0),
+    "_periods._MOST": (16.0, 1e9),
+    "_periods._CLOSENESS": (0.5, 8.0),
+    "_bayes_channels._ASKED": (0.0, 0.05),
     "_priors._BETAS": (((1.0, 1.0),), ((1.0, 1.0), (0.3, 0.3), (8.0, 2.0), (2.0, 8.0))),
 }
 
@@ -140,7 +143,7 @@ def main() -> None:
             ratio = found[air].mean() / own[air].mean()
             error = standard_error(found[air] - ratio * own[air]) / own[air].mean()
             cells.append(f"{ratio:.2f} ± {error:.2f}")
-        rows.append([f"`{name.rpartition('.')[2]}` = {_shown(value)}", *cells])
+        rows.append([f"`{name}` = {_shown(value)}", *cells])
         print(" | ".join(rows[-1]), flush=True)
     if args.write:
         _renew(PAGE, _table(("constant", *AIRS), rows), "constants")

@@ -44,6 +44,7 @@ def test_the_first_policy_that_explains_itself_is_shown(policies: str, pictures:
     if pictures:
         beliefs, models = charts
         assert len(beliefs.table.rows) == 4
+        assert [row[-1] for row in beliefs.table.rows] == ["none"] * 4  # nothing repeats
         assert "What bayes knew in run 0" in beliefs.says
         lines = [trace.y for trace in models.traces]
         np.testing.assert_allclose(np.sum(lines, axis=0), 1.0, atol=1e-4)

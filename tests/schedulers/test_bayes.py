@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from freshband import Coordinator
 from freshband._jit import entry_point
 from freshband._lending import lend
 from freshband.channels import open_air
@@ -123,6 +124,7 @@ def assert_probabilities(state: Any) -> None:
         assert (segments.weight >= 0).all()
     np.testing.assert_allclose(state.trust.now.sum(), 1.0, rtol=1e-9)
     np.testing.assert_allclose(state.priors.belief.sum(), 1.0, rtol=1e-9)
+    np.testing.assert_allclose(state.periods.belief.sum(axis=1), 1.0, rtol=1e-9)
     assert ((state.mean > 0) & (state.mean < 1)).all()
     assert np.isfinite(state.spread).all()
 
@@ -167,6 +169,46 @@ def test_extreme_rounds_leave_probabilities(slots: int, rounds: list[Any]) -> No
         assert_probabilities(state)
 
 
+@pytest.mark.parametrize("failing", [300, 500])
+def test_failures_after_a_long_success_of_many_channels_leave_probabilities(failing: int) -> None:
+    """The first version had only NaN from then on."""
+    heard = 1600
+    state = start(2000)
+    for t in range(1, 611):
+        good = heard if t <= 600 else heard - failing
+        row = [1] * good + [0] * (heard - good) + [-1] * 400
+        hear(state, t, row, compiled_update)
+    assert_probabilities(state)
+    assert state.mean[heard - failing : heard].max() < 0.2 < 0.9 < state.mean[:good].min()
+
+
+@entry_point
+def suffer(scheduler: Any, first: int, rounds: int, kind: int) -> None:
+    """Hear all channels: always good, always bad, in turn, or ever what is least expected."""
+    scheduler = lend(scheduler)
+    n_channels = len(scheduler.mean)
+    assignment, outcome = np.arange(n_channels), np.zeros(n_channels, np.int8)
+    overridden = np.zeros(n_channels, np.int8)
+    for t in range(first, first + rounds):
+        for channel in range(n_channels):
+            outcome[channel] = 1 - kind if kind < 2 else (t + channel) % 2
+            if kind == 3:
+                outcome[channel] = scheduler.mean[channel] < 0.5
+        update(scheduler, t, assignment, outcome, overridden)
+
+
+@pytest.mark.parametrize(("n_channels", "rounds"), [(3, 15_000), (2000, 50)])
+def test_extreme_rounds_in_any_number_leave_probabilities(n_channels: int, rounds: int) -> None:
+    """120,000 rounds of three channels, and then as many from round 10^7 on."""
+    state, t = start(n_channels), 1
+    for _ in range(2):
+        for kind in (0, 1, 0, 2, 3, 1, 3, 0):
+            suffer(state, t, rounds, kind)
+            t += rounds
+            assert_probabilities(state)
+        t = 10_000_000
+
+
 def test_a_filter_that_bet_all_on_what_is_given_up_still_has_probabilities() -> None:
     """The least likely beginning may hold all the weight under a hazard nobody trusts."""
     state = start(1, slots=2)
@@ -186,6 +228,33 @@ def listen(channels: str, rounds: int, **options: Any) -> Any:
     for t, row in enumerate(air.block(rounds).states.tolist(), 1):
         hear(state, t, row)
     return state
+
+
+@pytest.mark.parametrize(
+    ("channels", "options"),
+    [("stationary", {}), ("switching", {"hazard": 0.01, "per_channel": True}),
+     ("switching", {"hazard": 0.05})],
+)  # fmt: skip
+def test_channels_that_are_not_heard_are_averaged_over_hazards_well_enough(
+    channels: str, options: Any
+) -> None:
+    """What filters say, from moments of when a channel was last heard, and from all weights."""
+    air = open_air(build(channels, {"n_channels": 6, **options}), rounds=2000, seed=3)
+    coordinator, apart = Coordinator("bayes", 2, 6, seed=3), []
+    for t, row in enumerate(air.block(2000).states):
+        coordinator.observe(row[coordinator.plan()] == 1)
+        state = coordinator._scheduler
+        trust, half = state.trust.now[:SHARED_CONTEXT], len(state.hazards)
+        alone, together = trust[:half], trust[half:]
+        exact = np.einsum("h,ghk,gk->g", alone, weights(state.alone), state.alone.rate)
+        exact += np.einsum("h,hk,gk->g", together, weights(state.together)[0], state.together.rate)
+        single, common = state.alone.stay @ alone, state.together.stay[0] @ together
+        found = single * state.first[:, 0] + common * state.first[:, 1]
+        found += (trust.sum() - single - common) * state.priors.pooled[0] / state.priors.pooled[1]
+        if t % 5 == 0:
+            apart.append(np.abs(found - exact).max() / trust.sum())
+    assert max(apart) < 0.1
+    assert np.quantile(apart, 0.99) < 0.05
 
 
 def test_it_finds_out_whether_channels_switch_together() -> None:
@@ -239,6 +308,36 @@ def test_it_says_what_it_believes() -> None:
     assert told.rate[0] < 0.2 < 0.8 < told.rate[1]
     assert explain(Game("cucb", 1, 2).scheduler) is None
     assert explain(Game("bayes+aa", 1, 2).scheduler) is not None
+
+
+@pytest.mark.parametrize("clients", [2, 9])
+def test_a_success_that_comes_late_ends_a_row_of_losses(clients: int) -> None:
+    """Losses are known at once, successes a round later. Before, chance decided for ever."""
+    coordinator = Coordinator("bayes", clients, 5, seed=1, max_transmissions=2)
+    rng, rates = np.random.default_rng(2), np.array([0.9, 0.8, 0.2, 0.2, 0.2])
+    good, before = 0, np.zeros(clients, np.bool_)
+    for t in range(1, 801):
+        plan = coordinator.plan()
+        delivered = (plan >= 0) & (rng.random(clients) < rates[plan])
+        good += t > 400 and int(np.isin(plan, (0, 1)).sum())
+        coordinator.observe([None if got else False for got in delivered])
+        if t > 1:
+            coordinator.observe([True if got else None for got in before], round=t - 1)
+        before = delivered
+    assert good > 0.8 * 2 * 400
+
+
+def test_memory_is_linear_in_channels_and_constant_in_time() -> None:
+    def size(state: Any) -> int:
+        return sum(map(size, state)) if isinstance(state, tuple) else state.nbytes
+
+    small, middle, large = (size(start(channels)) for channels in (100, 200, 300))
+    assert small < 1_000_000
+    assert large - middle == middle - small
+    coordinator = Coordinator("bayes", 2, 100, seed=0)
+    for _ in range(300):
+        coordinator.observe(coordinator.plan() % 2 == 0)
+    assert size(coordinator._scheduler) == size(bayes.Bayes().start(2, 100, None, None))
 
 
 def test_more_optimism_explores_more() -> None:

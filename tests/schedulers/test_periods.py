@@ -11,10 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freshband import Coordinator
+from freshband._jit import entry_point
+from freshband._lending import lend
 from freshband.schedulers._periods import (
     _CLOSENESS,
     _MOST,
     _SHORTEST,
+    believed_periods,
     expect_repeated,
     forget_periods,
     note_repeated,
@@ -87,6 +90,10 @@ def test_every_period_up_to_sixteen_is_learnt(period: int) -> None:
     rates = [expect_repeated(periods, 0, t)[0] for t in range(1, 2 * period + 1)]
     for t, rate in enumerate(rates, 60 * period + 1):
         assert rate < 0.2 if t % period == 0 else rate > 0.8
+    (told,) = believed_periods(periods, trust=0.9)
+    assert told > 0
+    assert told % period == 0
+    assert not believed_periods(periods, trust=0.4).any()
 
 
 def test_what_repeats_differently_is_learnt_anew() -> None:
@@ -126,8 +133,11 @@ def test_bayes_uses_a_period(late: int) -> None:
     coordinator = Coordinator("bayes", n_clients=2, n_channels=5, seed=1)
     play(coordinator, range(1, 1501), period=7, late=late)
     assert play(coordinator, range(1501, 2001), period=7, late=late) < 0.27
-    assert coordinator.beliefs is not None
-    assert coordinator.beliefs.models[REPEATS] > 0.9
+    told = coordinator.beliefs
+    assert told is not None
+    assert told.models[REPEATS] > 0.9
+    assert told.period is not None
+    assert told.period.tolist() == [14] * 5  # a multiple of 7
 
 
 def test_each_channel_may_have_a_period_of_its_own() -> None:
@@ -135,6 +145,11 @@ def test_each_channel_may_have_a_period_of_its_own() -> None:
     coordinator = Coordinator("bayes", n_clients=2, n_channels=5, seed=1)
     play(coordinator, range(1, 1501), period=periods)
     assert play(coordinator, range(1501, 2001), period=periods) < 0.25
+    told = coordinator.beliefs
+    assert told is not None
+    assert told.period is not None
+    assert told.period.min() > 0
+    assert not (told.period % periods).any()  # the period, or a multiple
 
 
 def test_bayes_does_not_imagine_periods() -> None:
@@ -144,3 +159,33 @@ def test_bayes_does_not_imagine_periods() -> None:
         coordinator.observe(rng.random(5)[coordinator.plan()] < 0.7)
     assert coordinator.beliefs is not None
     assert coordinator.beliefs.models[REPEATS] < 0.05
+    assert not np.any(coordinator.beliefs.period)
+
+
+def test_extreme_outcomes_and_late_rounds_leave_probabilities() -> None:
+    """Periods of constant outcomes, 200,000 rounds in turn, up to round 10^7 and beyond."""
+    periods = start_periods(2)
+    for start in (0, 10**7, 2**53):
+        for part in range(4):
+            t = _hear_many(periods, start + 50_000 * part, 50_000, part)
+            np.testing.assert_allclose(periods.belief.sum(axis=1), 1.0, rtol=1e-12)
+            assert (periods.belief > 0).all()
+            assert (periods.counts >= 0).all()
+            assert periods.counts.sum(axis=-1).max() < _MOST
+            mean, square = expect_repeated(periods, 0, t)
+            assert 0 < mean < 1
+            assert mean * mean <= square <= mean
+
+
+@entry_point
+def _hear_many(periods: Any, start: int, rounds: int, part: int) -> int:
+    """Let both channels hear constant, alternating, or ever the least likely outcomes."""
+    periods, t = lend(periods), start
+    for t in range(start, start + rounds):
+        for channel in range(2):
+            outcome = (0, 1, (t + channel) % 2, 0)[part]
+            if part == 3:
+                outcome = int(expect_repeated(periods, channel, t)[0] < 0.5)
+            note_repeated(periods, channel, t, outcome)
+        forget_periods(periods, 0.3 / (t + 1.0))
+    return t + 1

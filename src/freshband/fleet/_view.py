@@ -153,7 +153,7 @@ class View:
     def beliefs(self) -> Beliefs | None:
         """What the scheduler believes about the channels and their changes.
 
-        None if it cannot tell: only `bayes` with shared links can.
+        None if it cannot tell: of the package's schedulers only `bayes` can.
 
         Examples
         --------

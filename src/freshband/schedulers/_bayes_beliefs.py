@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from freshband.schedulers._bayes_links import BayesLinksState
 from freshband.schedulers._bayes_state import OWN_CONTEXT, REPEATED, SHARED_CONTEXT, BayesState
 from freshband.schedulers._link_rates import ADDITIVE, APART, CENTRED, SHARED, SPIKED, expected_rate
+from freshband.schedulers._periods import believed_periods
 from freshband.schedulers._segments import Segments
 from freshband.schedulers.beliefs import Beliefs, explain
 
@@ -55,6 +56,7 @@ def _explain(state: BayesState) -> Beliefs:
         spread=state.spread.copy(),
         changed=changed,
         segment_age=age / filters,
+        period=believed_periods(state.periods, float(trust[REPEATED])),
     )
 
 

@@ -11,7 +11,7 @@ from freshband.schedulers._awaited import arrive, fade, narrowed, wait
 from freshband.schedulers._bayes_state import OWN_CONTEXT, REPEATED, SHARED_CONTEXT, BayesState
 from freshband.schedulers._beginnings import MANY, TRACE
 from freshband.schedulers._contexts import context_of, expect_own, expect_shared, note
-from freshband.schedulers._drought import is_beaten, note_outcome
+from freshband.schedulers._drought import is_beaten, note_late, note_outcome
 from freshband.schedulers._periods import expect_repeated, forget_periods, note_repeated
 from freshband.schedulers._priors import judge, normalise, pool
 from freshband.schedulers._segments import (
@@ -305,6 +305,7 @@ def _update_late(
     alone, together, prior = scheduler.alone, scheduler.together, scheduler.priors.pooled
     odds, shift, trust = scheduler.trust.odds, scheduler.trust.shift, scheduler.trust.now
     arrive(scheduler.awaited, channel, t - when)
+    note_late(scheduler.drought, client, outcome)
     clear_odds(scheduler.trust)
     _judge_priors(scheduler, channel, outcome)
     clear(alone)

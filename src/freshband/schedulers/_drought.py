@@ -25,6 +25,18 @@ def note_outcome(drought: Any, client: int, forecast: float, outcome: int) -> No
 
 
 @kernel
+def note_late(drought: Any, client: int, outcome: int) -> None:
+    """Let a success that came late end the losses of its client, as one in time does.
+
+    With more clients than places nobody knows here whose place it was: then it ends those of all.
+    """
+    if outcome == 1:
+        for place in range(len(drought)):
+            if place == client or client >= len(drought):
+                drought[place] = 0.0
+
+
+@kernel
 def is_beaten(drought: Any, clients: int, t: int) -> int:
     """Whether a client was not heard for so long that the forecasts cannot be right."""
     worst = 0.0

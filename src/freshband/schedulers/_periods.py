@@ -103,3 +103,17 @@ def forget_periods(periods: Any, forget: float) -> None:
         belief = periods.belief[channel]
         for p in range(_LENGTHS):
             belief[p] = (1.0 - forget) * belief[p] + forget / _LENGTHS
+
+
+def believed_periods(periods: Periods, trust: float) -> NDArray[np.int64]:
+    """Return the period of each channel, for people; 0 where none is believed above 1/2.
+
+    Of several that fit, such as 2 and 4, the longest; one that is shorter than the lengths that are
+    compared may be found as a multiple of it.
+    """
+    lengths = np.arange(_SHORTEST, _LONGEST + 1)
+    found = np.zeros(len(periods.belief), np.int64)
+    for period in range(2, _LONGEST + 1):
+        fits = trust * periods.belief[:, lengths % period == 0].sum(axis=1)
+        found[fits > 0.5] = period
+    return found

@@ -29,6 +29,9 @@ class Beliefs(NamedTuple):
         The probability that a channel has switched since its last reported change.
     segment_age : ndarray, shape (N,)
         The expected number of rounds since a channel last switched.
+    period : ndarray of int, shape (N,), or None where no periods are looked for
+        The number of rounds after which a channel is believed to repeat, or a multiple of it; 0
+        where none is believed with more than 1/2.
     """
 
     models: Mapping[str, float]
@@ -37,6 +40,7 @@ class Beliefs(NamedTuple):
     spread: NDArray[np.float64]
     changed: NDArray[np.float64]
     segment_age: NDArray[np.float64]
+    period: NDArray[np.int64] | None = None
 
 
 @functools.singledispatch

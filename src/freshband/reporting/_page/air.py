@@ -94,14 +94,16 @@ def beliefs_map(air: Air, believed: Sequence[Beliefs], policy: str, run: int) ->
     marks, legend = _marks(air, {})
     last = believed[-1]
     ages = [number(float(age)) for age in last.segment_age]
+    periods = [0] * n_channels if last.period is None else last.period.tolist()
     rows = [
         [
             str(channel),
             f"{number(float(rate), percent=True)} ± {number(float(spread), percent=True)}",
             age,
+            str(period or "none"),
         ]
-        for channel, (rate, spread, age) in enumerate(
-            zip(last.rate, last.spread, ages, strict=True)
+        for channel, (rate, spread, age, period) in enumerate(
+            zip(last.rate, last.spread, ages, periods, strict=True)
         )
     ]
     return Chart(
@@ -118,7 +120,12 @@ def beliefs_map(air: Air, believed: Sequence[Beliefs], policy: str, run: int) ->
         layout=_stack(list(shown), height, int(air.cuts[-1]), n_channels),
         table=Table(
             "Beliefs after the last round",
-            ["channel", "expected success rate", "expected age of its segment, rounds"],
+            [
+                "channel",
+                "expected success rate",
+                "expected age of its segment, rounds",
+                "repeats after, rounds",
+            ],
             rows,
         ),
         legend=legend,
