@@ -217,12 +217,9 @@ class _Plan:
                     f"policy {policy.name!r} needs channel means, which these channels do not "
                     "have; use oracle:fixed or oracle:csi, without +aa"
                 )
-            player = enter(policy, self.game(0), check=True)
-            if self.fleet.ack_delay > 0 and not player.learns_late:
-                raise ParameterError(
-                    f"policy {policy.name!r} learns nothing from outcomes that arrive late, but "
-                    f"ack_delay is {self.fleet.ack_delay}: leave this policy out"
-                )
+            game = self.game(0)
+            enter(policy, game, check=True)
+            policy.check_late(self.fleet.ack_delay, game.links)
         self.game(0).open_air()
 
     def config(self) -> dict[str, Any]:
