@@ -46,6 +46,7 @@ from freshband.simulation.result import _LIBRARIES, _collect, _Record
 __all__ = ["simulate"]
 
 _CELLS = 1 << 17  # states per block, so that it and its means stay in the second-level cache
+_FATES = 1 << 22  # rounds times clients per block, so that what happens to them takes 100 MB
 
 
 def simulate(
@@ -278,6 +279,7 @@ def _sizes(plan: _Plan) -> Iterator[tuple[int, int]]:
     """Yield (number of rounds before, number of rounds in) each block."""
     rows = plan.clients if links_differ(plan.model) else 1
     size = max(64, _CELLS // (plan.model.n_channels * rows))
+    size = max(1, min(size, _FATES // plan.clients))
     for t in range(0, plan.rounds, size):
         if plan.stop.is_set():
             raise CancelledError
