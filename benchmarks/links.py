@@ -58,7 +58,7 @@ def _play(
         reveal(scheduler, means[segment], states)
         select(scheduler, t, ages, rng, chosen)
         score(scheduler, t, scores)
-        if len(scores) == 1:
+        if len(chosen) == n_clients:  # links are taken as shared
             match(matching, t, chosen, scores, ages, priorities, rng, assignment)
         else:
             match_links(matching, t, chosen, scores, ages, priorities, n_clients, rng, assignment)

@@ -2,7 +2,11 @@
 
 20 clients, 30 channels, links that differ or of which a quarter differ. The policy is told every
 breakpoint, how rates are distributed and, with a quarter different, the rate of every channel. It
-plays Gittins' index of each link, which is optimal for one client and discounted successes.
+plays Gittins' index of each link, which is optimal for one client and discounted successes. The
+discount is the same in all rounds, or falls towards the end of a segment: one that is `planned`
+treats the n rounds left as endless ones with a discount of 1 - 1/n.
+
+The rows `alone` have one client on the 30 channels, with whom nobody competes.
 """
 
 from __future__ import annotations
@@ -19,7 +23,9 @@ from freshband.matching._assignment import assign
 from freshband.schedulers.oracle import Oracle
 
 _MOST = 400  # outcomes after which a link counts as known
-_DISCOUNTS = (0.98, 0.99, 0.995)
+_DISCOUNTS = (0.98, 0.99, 0.995, 0.9975, 0.999)
+_NEAR_THE_END = (0.5, 0.8, 0.9, 0.95, 0.97)  # more discounts, for those that plan
+_ALONE = 20  # times as many airs for a client alone
 _BASES = 0.1 + 0.8 * (np.arange(32) + 0.5) / 32  # channel rates are rounded to these
 
 
@@ -60,7 +66,10 @@ def _gittins(means: Any, discount: float, index: Any) -> None:
 
 
 @numba.njit  # type: ignore[untyped-decorator]  # numba ships no annotations
-def _play(rates: Any, ends: Any, draws: Any, base: Any, means: Any, index: Any) -> float:
+def _play(
+    rates: Any, ends: Any, draws: Any, base: Any, means: Any, index: Any, discounts: Any
+) -> float:
+    """Return the mean age; of several indices the one whose discount fits the rounds left."""
     rounds, n_clients, n_channels = draws.shape
     wins = np.zeros((n_clients, n_channels), np.int64)
     losses = np.zeros((n_clients, n_channels), np.int64)
@@ -73,10 +82,12 @@ def _play(rates: Any, ends: Any, draws: Any, base: Any, means: Any, index: Any) 
             segment += 1
             wins[:] = 0
             losses[:] = 0
+        left = ends[segment] - t + 2.0
+        which = np.argmin(np.abs(np.log((1.0 - discounts) * left)))
         for i in range(n_clients):
             for k in range(n_channels):
                 rate = means[base[segment, k], wins[i, k], losses[i, k]]
-                gain = max(index[base[segment, k], wins[i, k], losses[i, k]] - rate, 0.0)
+                gain = max(index[which, base[segment, k], wins[i, k], losses[i, k]] - rate, 0.0)
                 scores[i, k] = rate + gain / ages[i]
         assign(ages * (ages + 1.0), scores, clients, channels, n_clients, assignment)
         for i in range(n_clients):
@@ -90,32 +101,43 @@ def _play(rates: Any, ends: Any, draws: Any, base: Any, means: Any, index: Any) 
     return float(total / rounds / n_clients)
 
 
+def _report(kind: str, slab: float, n_clients: int, seeds: range) -> None:
+    """Print mean ages over the oracle's for a kind of links, by discount."""
+    size = (n_clients, *SIZES[1][1:])
+    bases = _BASES if slab < 1.0 else _BASES[:1]
+    means = np.zeros((len(bases), _MOST + 1, _MOST + 1))
+    for place, base in enumerate(bases):
+        _posterior_means(base, slab, means[place])
+    discounts = np.array(_NEAR_THE_END + _DISCOUNTS)
+    index = np.zeros((len(discounts), *means.shape))
+    for each, discount in enumerate(discounts):
+        for place in range(len(bases)):
+            _gittins(means[place], discount, index[each, place])
+    airs = [_draw(kind, size, seed) for seed in seeds]
+    best = np.array([_instance(kind, size, seed)(Oracle()) for seed in seeds])
+    choices = {f"discount {each}": discounts == each for each in _DISCOUNTS}
+    for name, used in (choices | {"planned": discounts > 0.0}).items():
+        ages = []
+        for rates, ends, draws in airs:
+            middle = np.median(rates, axis=1)  # the channel's rate, if most links have it
+            base = np.clip(((middle - 0.1) / 0.8 * len(_BASES)).astype(int), 0, len(bases) - 1)
+            ages.append(_play(rates, ends, draws, base, means, index[used], discounts[used]))
+        ratios = np.array(ages) / best
+        error = ratios.std(ddof=1) / math.sqrt(len(ratios))
+        crowd = "alone" if n_clients == 1 else f"{n_clients} clients"
+        print(f"{kind}, {crowd}, {name}: {ratios.mean():.3f} ± {error:.3f}", flush=True)
+
+
 def main() -> None:
     """Print mean ages over the oracle's, by discount."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--instances", type=int, default=16, help="airs of each kind")
     parser.add_argument("--seed", type=int, default=0, help="of the first air")
     options = parser.parse_args()
-    size = SIZES[1]
-    seeds = range(options.seed, options.seed + options.instances)
-    for kind, slab in (("different", 1.0), ("a quarter different", 0.25)):
-        means = np.zeros((len(_BASES), _MOST + 1, _MOST + 1))
-        for place, base in enumerate(_BASES if slab < 1.0 else _BASES[:1]):
-            _posterior_means(base, slab, means[place])
-        airs = [_draw(kind, size, seed) for seed in seeds]
-        best = np.array([_instance(kind, size, seed)(Oracle()) for seed in seeds])
-        for discount in _DISCOUNTS:
-            index = np.zeros_like(means)
-            for place in range(len(_BASES) if slab < 1.0 else 1):
-                _gittins(means[place], discount, index[place])
-            ages = []
-            for rates, ends, draws in airs:
-                middle = np.median(rates, axis=1)  # the channel's rate, if most links have it
-                base = np.clip(((middle - 0.1) / 0.8 * len(_BASES)).astype(int), 0, 31)
-                ages.append(_play(rates, ends, draws, base * (slab < 1.0), means, index))
-            ratios = np.array(ages) / best
-            error = ratios.std(ddof=1) / math.sqrt(len(ratios))
-            print(f"{kind}, discount {discount}: {ratios.mean():.3f} ± {error:.3f}", flush=True)
+    few, first = options.instances, options.seed
+    _report("different", 1.0, SIZES[1][0], range(first, first + few))
+    _report("a quarter different", 0.25, SIZES[1][0], range(first, first + few))
+    _report("different", 1.0, 1, range(first, first + few * _ALONE))
 
 
 if __name__ == "__main__":

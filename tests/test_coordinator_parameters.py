@@ -69,6 +69,7 @@ def test_more_clients_than_channels() -> None:
         ({"client_ids": ["a", "a"]}, "there is a client 'a' already"),
         ({"client_ids": ["a", 1.5]}, "the id of a client must be text or a whole number, got 1.5"),
         ({"client_ids": ["a", True]}, "the id of a client must be text or a whole number"),
+        ({"client_ids": [None, "a"]}, "the id of a client must be text or a whole number, got N"),
         ({"channel_ids": "abcd"}, "channel_ids must hold one name per channel, 4, got 1"),
         ({"channel_ids": [1, 2, 3, [4]]}, "the id of a channel must be text or a whole number"),
     ],

@@ -75,6 +75,18 @@ class Policy:
         """Whether the state scores every link, given whether links may differ."""
         return self.scheduler.client_scores or (links and self.learns_links)
 
+    def check_late(self, delay: int, links: bool) -> None:
+        """Raise `ParameterError` if outcomes that are ``delay`` rounds late teach nothing."""
+        if delay == 0:
+            return
+        begin = (self.scheduler.start_links if links else None) or self.scheduler.start
+        kind = type(begin(1, 2, np.random.default_rng(0), 1000))
+        if schedulers.update.knows(kind) and not schedulers.update_late.knows(kind):
+            raise ParameterError(
+                f"policy {self.name!r} learns nothing from outcomes that arrive late, but "
+                f"ack_delay is {delay}: leave this policy out"
+            )
+
     def start(
         self,
         n_clients: int,

@@ -233,6 +233,12 @@ def test_settings_of_a_fleet_are_checked_and_kept() -> None:
         fleet_of("links", clients=3)
 
 
+def test_who_learns_nothing_from_late_outcomes_is_refused() -> None:
+    with pytest.raises(ParameterError, match="'m-exp3' learns nothing from outcomes that arrive l"):
+        Federation(fleet_of("late", policy="m-exp3"))
+    Federation(fleet_of("lost", policy="m-exp3")).close()
+
+
 @pytest.mark.parametrize(
     "mode", ["crowd", "weights", "late and lost", "churn", "outages", "reactive"]
 )

@@ -10,12 +10,14 @@ import pytest
 
 import freshband
 from freshband.channels.base import build, open_air
+from freshband.federated.settings import Training
 from freshband.fleet.conditions import SimulatedFleet, open_conditions
 from freshband.reporting import _fleet
 from freshband.reporting._air import read_air
 from freshband.reporting._fleet import describe_fleet, weigh_presence
 from freshband.simulation.result import _read_config
 from tests.reporting.pages import report_of
+from tests.reporting.results import make_training
 
 
 def simulate(**fleet: Any) -> Any:
@@ -82,6 +84,19 @@ def test_a_page_of_the_papers_problem_says_nothing_of_fleets(tmp_path: Path) -> 
     page = report_of(simulate(), tmp_path)
     assert "fleet" not in page.text
     assert "AoI regret, rotating oracle" in page.text
+
+
+def test_a_page_of_training_says_what_the_fleet_was(tmp_path: Path) -> None:
+    late = Training(clients=3, rounds=4, device="cpu", fleet={"ack_delay": 1, "churn": 9})
+    result = make_training(late)
+    there = np.ones((4, 3), bool)
+    there[2:, 1] = False
+    guess = np.where(there, result.ages + 0.25, 99)  # what it takes absent clients for is no error
+    both = result.ages.dims
+    page = report_of(result.assign(present=(both, there), expected_ages=(both, guess)), tmp_path)
+    assert "seed 0; fleet: ack_delay=1, churn=9" in page.text
+    assert "Clients were there in 83% of their rounds" in page.text
+    assert "The scheduler's were off by 0.25 rounds on average." in page.text
 
 
 def test_a_page_leaves_out_what_takes_too_long(

@@ -19,6 +19,7 @@ from freshband.aoi import ages_of, growth_exponent, match_alarms
 from freshband.channels import Piecewise, Stationary, open_air
 from freshband.channels.adversary import start_reacting
 from freshband.errors import ParameterError
+from freshband.fleet.conditions import Conditions, ConditionStream
 from freshband.simulation import monte_carlo
 from freshband.simulation._loop import open_tally, run_block
 from freshband.states import reserve
@@ -223,6 +224,22 @@ def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(monte_carlo, "_CELLS", 100)
     parts = simulate(AIR, POLICIES, rounds=700, runs=2)  # blocks of 64 rounds
     assert_same(parts, whole)
+
+
+def test_many_clients_are_drawn_in_short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd: dict[str, Any] = {"clients": 40, "rounds": 200, "runs": 2}
+    crowd["fleet"] = {"churn": 20, "ack_delay": 2, "ack_loss": 0.2}
+    whole = simulate(AIR, "cucb,random", **crowd)
+    monkeypatch.setattr(monte_carlo, "_FATES", 360)  # nine rounds
+    drawn, block = [], ConditionStream.block
+
+    def count(stream: ConditionStream, n: int) -> Conditions:
+        drawn.append(n)
+        return block(stream, n)
+
+    monkeypatch.setattr(ConditionStream, "block", count)
+    assert_same(simulate(AIR, "cucb,random", **crowd), whole)
+    assert max(drawn) == 9
 
 
 def test_runs_and_seeds_differ() -> None:

@@ -22,10 +22,11 @@ from freshband.fleet.options import FleetOptions
 
 def parts_of(settings: Training, n_channels: int, fleet: SimulatedFleet) -> dict[str, Any]:
     """Return what the settings of a run say of its server, as arguments of `FederatedServer`."""
-    rule = settings.contribution_rule
+    rule, policy = settings.contribution_rule, settings.build_policy()
+    policy.check_late(fleet.ack_delay, fleet.links == "differ")
     return {
         "coordinator": Coordinator(
-            settings.build_policy(), settings.clients, n_channels, settings.seed,
+            policy, settings.clients, n_channels, settings.seed,
             run=settings.run, horizon=settings.rounds,
             **{name: getattr(fleet, name) for name in FleetOptions.model_fields},
         ),

@@ -12,9 +12,14 @@ Name = str | int
 
 
 class Names:
-    """Names of ``count`` things, which are counted from 0; None is the name of a free number."""
+    """Names of ``count`` things, which are counted from 0.
 
-    def __init__(self, what: str, count: int, given: Sequence[Name | None] | None = None) -> None:
+    Where a client left, its number is ``free`` and its name None; a new list of names has none.
+    """
+
+    def __init__(
+        self, what: str, count: int, given: Sequence[Name | None] | None = None, free: bool = False
+    ) -> None:
         self.what, self.count = what, count
         self._names: list[Name | None] | None = None  # None: the numbers are the names
         self._numbers: dict[Name, int] = {}
@@ -31,8 +36,8 @@ class Names:
             )
         self._names = [None] * count
         for number, name in enumerate(names):
-            if name is not None:
-                self.enter(name, number)
+            if not (free and name is None):
+                self.enter(self._read(name), number)
 
     def __getitem__(self, number: int) -> Name | None:
         return number if self._names is None else self._names[number]
@@ -54,7 +59,7 @@ class Names:
             return self._numbers.get(name)
         return name if isinstance(name, int) and 0 <= name < self.count else None
 
-    def _read(self, name: Name) -> Name:
+    def _read(self, name: Name | None) -> Name:
         """Return a name as plain text or number, or raise `ParameterError`."""
         plain = name.item() if isinstance(name, np.generic) else name
         if not isinstance(plain, str | int) or isinstance(plain, bool):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from freshband._packed import pack, unpack
 from freshband.errors import FileError, FreshbandError, reason, shown
+from freshband.fleet._names import Names
 from freshband.fleet._planning import _SURE
 from freshband.fleet._state import UNKNOWN
 from freshband.fleet.options import FleetOptions
@@ -73,9 +74,8 @@ def read_coordinator(
             header["n_channels"],
             seed=header["seed"],
             run=header.get("run", 0),
-            client_ids=header.get("client_ids"),
-            channel_ids=header.get("channel_ids"),
         )
+        _name(coordinator, header)
         _restore(coordinator, header, held)
     except KeyError as error:
         raise FileError(f"cannot restore {source}: it lacks {error}") from None
@@ -90,6 +90,12 @@ def read_coordinator(
     ) as error:
         raise FileError(f"cannot restore {source}: {reason(error)}") from None
     return coordinator
+
+
+def _name(coordinator: Coordinator, header: Mapping[str, Any]) -> None:
+    clients, channels = header.get("client_ids"), header.get("channel_ids")
+    coordinator._clients = Names("client", coordinator.n_clients, clients, free=True)
+    coordinator._channels = Names("channel", coordinator.n_channels, channels)
 
 
 def _check_sizes(

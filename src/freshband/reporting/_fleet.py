@@ -1,4 +1,4 @@
-"""The fleet of a simulation: how it is described, and how many clients were there."""
+"""The fleet of a run: how it is described, and how many clients were there."""
 
 from __future__ import annotations
 
@@ -31,6 +31,12 @@ def describe_fleet(config: Mapping[str, Any]) -> str:
     'ack_delay=5, silence=loss, weights=[1, 1, 1, …]'
     """
     return ", ".join(f"{name}={_told(value)}" for name, value in config.get("fleet", {}).items())
+
+
+def end_with_fleet(config: Mapping[str, Any]) -> str:
+    """Return the end of a line that describes a run: ``; fleet: …``, or nothing."""
+    fleet = describe_fleet(config)
+    return f"; fleet: {fleet}" if fleet else ""
 
 
 def _told(value: Any) -> str:

@@ -20,7 +20,6 @@ from freshband.channels.base import Block, ChannelModel, Stream, links_differ, o
 from freshband.fleet._state import open_fleet
 from freshband.fleet.conditions import Conditions, ConditionStream, SimulatedFleet, open_conditions
 from freshband.schedulers._aoi_aware import AoIAwareState
-from freshband.schedulers.base import update, update_late
 from freshband.schedulers.oracle import Oracle
 from freshband.simulation._fleet_loop import open_fleet_tally, open_truth, run_fleet_block
 from freshband.simulation._loop import Tally, open_tally, run_block
@@ -111,21 +110,11 @@ class Player(ABC):
     def exposure(self) -> float:
         """The sum of weights over all rounds and clients that were there."""
 
-    @property
-    def _inner(self) -> Any:
-        """The state of the scheduler itself, without an AoI-aware rule around it."""
-        state = self.scheduler
-        return state.inner if isinstance(state, AoIAwareState) else state
-
-    @property
-    def learns_late(self) -> bool:
-        """Whether nothing that the policy could learn is lost when outcomes arrive late."""
-        kind = type(self._inner)
-        return update_late.knows(kind) or not update.knows(kind)
-
     def look_ahead(self, worth: NDArray[np.float64]) -> None:
         """Tell an oracle of fixed sets what each channel, or each link, is worth in hindsight."""
-        self._inner.worth[:] = worth
+        state = self.scheduler
+        oracle = state.inner if isinstance(state, AoIAwareState) else state
+        oracle.worth[:] = worth
 
     def play(self, t: int, block: Block, conditions: Conditions | None) -> None:
         """Play a block of rounds, of which the first is t + 1."""

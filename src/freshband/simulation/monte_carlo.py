@@ -46,6 +46,7 @@ from freshband.simulation.result import _LIBRARIES, _collect, _Record
 __all__ = ["simulate"]
 
 _CELLS = 1 << 17  # states per block, so that it and its means stay in the second-level cache
+_FATES = 1 << 22  # rounds times clients per block, so that what happens to them takes 100 MB
 
 
 def simulate(
@@ -217,12 +218,9 @@ class _Plan:
                     f"policy {policy.name!r} needs channel means, which these channels do not "
                     "have; use oracle:fixed or oracle:csi, without +aa"
                 )
-            player = enter(policy, self.game(0), check=True)
-            if self.fleet.ack_delay > 0 and not player.learns_late:
-                raise ParameterError(
-                    f"policy {policy.name!r} learns nothing from outcomes that arrive late, but "
-                    f"ack_delay is {self.fleet.ack_delay}: leave this policy out"
-                )
+            game = self.game(0)
+            enter(policy, game, check=True)
+            policy.check_late(self.fleet.ack_delay, game.links)
         self.game(0).open_air()
 
     def config(self) -> dict[str, Any]:
@@ -281,6 +279,7 @@ def _sizes(plan: _Plan) -> Iterator[tuple[int, int]]:
     """Yield (number of rounds before, number of rounds in) each block."""
     rows = plan.clients if links_differ(plan.model) else 1
     size = max(64, _CELLS // (plan.model.n_channels * rows))
+    size = max(1, min(size, _FATES // plan.clients))
     for t in range(0, plan.rounds, size):
         if plan.stop.is_set():
             raise CancelledError

@@ -12,6 +12,7 @@ import xarray as xr
 from freshband._locating import find_again
 from freshband.federated.settings import Training
 from freshband.reporting._air import cut_rounds, pool
+from freshband.reporting._fleet import end_with_fleet
 from freshband.reporting._numbers import counted
 from freshband.reporting._page import parts
 from freshband.reporting._page.air import channel_map, detection_row, detection_table
@@ -68,7 +69,7 @@ def show_comparison(result: xr.Dataset, path: Path, title: str) -> parts.Part:
         kind="Comparison",
         title=title,
         about=f"{settings['dataset']} over {settings['channels']}: {clients} clients, {rounds:,} "
-        f"rounds, {counted(runs, 'run')}, seed {settings['seed']}",
+        f"rounds, {counted(runs, 'run')}, seed {settings['seed']}" + end_with_fleet(settings),
         summary=parts.measure_table(measures, _MEASURES),
         charts=[*_learning(result), *_fairness(result, ages), *maps],
         tables=tables,

@@ -10,7 +10,7 @@ import xarray as xr
 
 from freshband._locating import find_again
 from freshband.channels.base import build
-from freshband.reporting._fleet import describe_fleet, fleet_of, weigh_presence
+from freshband.reporting._fleet import end_with_fleet, fleet_of, weigh_presence
 from freshband.reporting._numbers import counted
 from freshband.reporting._page import parts
 from freshband.reporting._page.air import channel_map, detection_table
@@ -44,7 +44,6 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> parts.Part:
     if air is not None:
         charts.append(channel_map(air, {}, run=first))
         charts += beliefs_charts(result, config, build(config["channels"], options), air, first)
-    fleet = describe_fleet(config)
     masked = _mask_detections(result, config)
     true = result.detected + result.missed
     counts = xr.concat([true, *(masked[name] for name in _FOUND)], "measure")
@@ -57,8 +56,7 @@ def show_simulation(result: xr.Dataset, path: Path, title: str) -> parts.Part:
         kind="Simulation",
         title=title,
         about=f"{config['channels']}: {clients} clients, {rounds:,} rounds, "
-        f"{counted(config['runs'], 'run')}, seed {config['seed']}"
-        + (f"; fleet: {fleet}" if fleet else ""),
+        f"{counted(config['runs'], 'run')}, seed {config['seed']}" + end_with_fleet(config),
         summary=parts.measure_table(masked, parts.AGE_MEASURES),
         charts=charts,
         tables=[detection_table(rows)] if bool(result.detected.notnull().any()) else [],

@@ -15,6 +15,7 @@ from freshband._policy import has_detector
 from freshband.errors import FreshbandError
 from freshband.federated.settings import Training
 from freshband.reporting._air import cut_rounds, pool
+from freshband.reporting._fleet import end_with_fleet
 from freshband.reporting._numbers import number
 from freshband.reporting._page import parts
 from freshband.reporting._page.air import Play, channel_map, detection_row, detection_table
@@ -62,7 +63,7 @@ def show_training(result: xr.Dataset, path: Path, title: str) -> parts.Part:
         kind="Training",
         title=title,
         about=f"{config['dataset']} over {config['channels']}: {policy}, {clients} clients, "
-        f"{played}, seed {config['seed']}",
+        f"{played}, seed {config['seed']}" + end_with_fleet(config),
         tiles=_tiles(measures, float(result.participation.mean())),
         charts=charts,
         tables=tables,
@@ -76,6 +77,8 @@ def show_training(result: xr.Dataset, path: Path, title: str) -> parts.Part:
 
 def fleet_notes(result: xr.Dataset) -> list[str]:
     """Return what a reader must know of a fleet to read the ages."""
+    from freshband.federated.result import counted_ages
+
     notes = []
     if "present" in result:
         share = f"{float(result.present.mean()):.0%}"
@@ -83,7 +86,7 @@ def fleet_notes(result: xr.Dataset) -> list[str]:
             f"Clients were there in {share} of their rounds: ages do not count in the others."
         )
     if "expected_ages" in result:
-        off = float(abs(result.expected_ages - result.ages).mean())
+        off = float(abs(result.expected_ages - counted_ages(result)).mean())
         notes.append(
             "Acknowledgements were late or lost: ages are the true ones. The scheduler's were off "
             f"by {off:.2f} rounds on average."
