@@ -21,6 +21,7 @@ __all__ = [
     "Index",
     "IndexParameters",
     "evaluate",
+    "note_choice",
     "plays_largest",
     "plays_largest_index",
     "write_key",
@@ -72,6 +73,11 @@ def evaluate(index: Any, elapsed: int, rng: Any) -> None:
     """Compute every channel's index into ``index.values``; ``elapsed`` >= 1 is t - τ."""
 
 
+@verb
+def note_choice(scheduler: Any, t: int, chosen: Any) -> None:
+    """Note the channels chosen for a round; by default nothing."""
+
+
 @kernel
 def write_key(index: Any, scores: Any) -> None:
     """Write the ranking key: historical mean (31), or the index (30)."""
@@ -87,6 +93,7 @@ def plays_largest(state_type: _StateType) -> _StateType:
     def _select(scheduler: Any, t: int, ages: Any, rng: Any, chosen: Any) -> None:
         evaluate(scheduler, t, rng)
         take_best(scheduler.values, t, chosen)
+        note_choice(scheduler, t, chosen)
 
     @select_available.register(state_type)
     def _select_available(
@@ -94,6 +101,7 @@ def plays_largest(state_type: _StateType) -> _StateType:
     ) -> bool:
         evaluate(scheduler, t, rng)
         take_available(scheduler.values, t, available, chosen)
+        note_choice(scheduler, t, chosen)
         return True
 
     return state_type

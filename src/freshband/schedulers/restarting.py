@@ -92,7 +92,7 @@ def restart_on_change(
     number of episodes; ``falls``: it falls as `sqrt(ln x / x)`, x rounds after the last restart.
     ``restart`` and ``random_fill`` are options of `glr-cucb`.
     """
-    if not evaluate.knows(type(index)) or not hasattr(index, "counts"):
+    if not evaluate.knows(type(index)) or not hasattr(index, "key"):
         raise ParameterError(
             "index must be the state of an index policy, such as that of cucb, kl-ucb or "
             f"thompson, got {type(index).__name__}"

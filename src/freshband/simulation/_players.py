@@ -125,7 +125,7 @@ class Player(ABC):
 
     def look_ahead(self, worth: NDArray[np.float64]) -> None:
         """Tell an oracle of fixed sets what each channel, or each link, is worth in hindsight."""
-        self._inner.worth[:] = worth
+        self._inner.values[:] = worth
 
     def play(self, t: int, block: Block, conditions: Conditions | None) -> None:
         """Play a block of rounds, of which the first is t + 1."""
