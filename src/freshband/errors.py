@@ -9,18 +9,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = [
-    "FileError",
-    "FreshbandError",
-    "ParameterError",
-    "RuleError",
-    "SequenceError",
-    "UnknownNameError",
-    "nearest",
-    "reason",
-    "shown",
-]
-
 
 class FreshbandError(Exception):
     """Base class of all errors freshband raises on purpose."""

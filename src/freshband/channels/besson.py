@@ -15,8 +15,6 @@ from freshband.channels.piecewise import Piecewise, _segment_lengths
 from freshband.channels.streams import held
 from freshband.parameters import Parameters, whole_number
 
-__all__ = ["Besson1", "Besson2", "Besson4", "BessonRandom"]
-
 _Half = Annotated[float, Field(ge=0, le=0.5)]
 
 

@@ -17,8 +17,6 @@ from freshband.channels.switching import Switching
 from freshband.errors import ParameterError
 from freshband.parameters import whole_number
 
-__all__ = ["Fig2", "Fig3Extreme", "Fig3Piecewise", "HardPiecewise", "HardStationary"]
-
 
 @final
 @register("hard-stationary")

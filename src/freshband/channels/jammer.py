@@ -13,8 +13,6 @@ from freshband.channels._fields import Count, Probability, RatedBand, check_orde
 from freshband.channels.base import _Floats, _Rng, register
 from freshband.channels.streams import _FRAME, held
 
-__all__ = ["Jammer"]
-
 
 @final
 @register("jammer")

@@ -12,8 +12,6 @@ from freshband.channels._fields import Count, RatedBand, check_order
 from freshband.channels.base import _Floats, _Rng, register
 from freshband.channels.streams import held
 
-__all__ = ["Periodic"]
-
 
 @final
 @register("periodic")

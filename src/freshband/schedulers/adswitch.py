@@ -29,8 +29,6 @@ from freshband.schedulers.counts import (
 from freshband.schedulers.index import evaluate, note_choice, plays_largest
 from freshband.states import FIXED, FLAGS, ORDER, between, declare, record
 
-__all__ = ["AdSwitch"]
-
 _LEVELS = 24  # powers of two: the longest interval is 2^24 rounds
 _LAST = -1e15  # below the key of every channel that takes turns
 

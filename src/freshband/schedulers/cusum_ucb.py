@@ -12,8 +12,6 @@ from freshband.detectors.cusum import Cusum
 from freshband.schedulers.base import Presets, _needed_horizon, register
 from freshband.schedulers.restarting import Restarting, _RestartingState, restart_on_change
 
-__all__ = ["CusumUcb"]
-
 
 @register("cusum-ucb")
 @final

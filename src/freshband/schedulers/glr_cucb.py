@@ -12,8 +12,6 @@ from freshband.detectors.glr import Glr
 from freshband.schedulers.base import Matchings, Presets, _needed_horizon, register
 from freshband.schedulers.restarting import Restarting, _RestartingState, restart_on_change
 
-__all__ = ["GlrCucb"]
-
 
 @register("glr-cucb")
 @final

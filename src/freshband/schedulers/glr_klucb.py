@@ -12,8 +12,6 @@ from freshband.schedulers.base import Presets, _needed_horizon, register
 from freshband.schedulers.glr_cucb import GlrCucb
 from freshband.schedulers.restarting import Restarting, _RestartingState
 
-__all__ = ["GlrKlucb"]
-
 
 @register("glr-klucb")
 @final

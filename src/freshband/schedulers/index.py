@@ -17,16 +17,6 @@ from freshband.ranking import take_available, take_best
 from freshband.schedulers.base import _StateType, score, select, select_available
 from freshband.schedulers.counts import learns_means, start_counts
 
-__all__ = [
-    "Index",
-    "IndexParameters",
-    "evaluate",
-    "note_choice",
-    "plays_largest",
-    "plays_largest_index",
-    "write_key",
-]
-
 _KEYS = ("mean", "index")  # ranking key of the chosen channels: (31) or (30)
 
 

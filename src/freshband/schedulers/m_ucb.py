@@ -12,8 +12,6 @@ from freshband.detectors.two_halves import TwoHalves
 from freshband.schedulers.base import Presets, _needed_horizon, register
 from freshband.schedulers.restarting import Restarting, _RestartingState, restart_on_change
 
-__all__ = ["MUcb"]
-
 
 @register("m-ucb")
 @final

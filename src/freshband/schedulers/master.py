@@ -29,8 +29,6 @@ from freshband.schedulers.counts import (
 from freshband.schedulers.index import evaluate, note_choice, plays_largest
 from freshband.states import FIXED, FLAGS, between, declare, record
 
-__all__ = ["Master"]
-
 _ORDERS = 40  # the longest block has 2^39 rounds
 
 _INSTANCE = np.dtype(

@@ -12,8 +12,6 @@ from freshband.schedulers._links import average_clients, offer_all
 from freshband.schedulers.base import Presets, link_mean, means, register, reveal, score, select
 from freshband.schedulers.index import plays_largest
 
-__all__ = ["Oracle"]
-
 _SELECTIONS = ("mean", "csi", "fixed")
 
 

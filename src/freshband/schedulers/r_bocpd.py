@@ -11,8 +11,6 @@ from freshband.detectors.bocpd import RestartedBocpd
 from freshband.schedulers.base import register
 from freshband.schedulers.restarting import Restarting, _RestartingState, restart_on_change
 
-__all__ = ["RBocpd"]
-
 
 @register("r-bocpd")
 @final

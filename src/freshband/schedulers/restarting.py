@@ -42,8 +42,6 @@ from freshband.schedulers.counts import absorb, absorb_late, clear, clear_all, k
 from freshband.schedulers.index import evaluate, write_key
 from freshband.states import FIXED, ORDER, between, declare, record
 
-__all__ = ["Restarting", "restart_on_change"]
-
 _RESTARTS = ("global", "local", "localised")
 _GLOBAL, _LOCAL, _LOCALISED = range(3)
 _NEVER = np.iinfo(np.int64).max // 2

@@ -27,8 +27,6 @@ from freshband.service.calls import CALLS, SETTINGS, check_body
 from freshband.service.journal import Journal
 from freshband.warming import compile_for
 
-__all__ = ["Hosted"]
-
 _LOG = logging.getLogger("freshband.service")
 _FORMAT: Final = "freshband journal 1"
 _REMEMBERED: Final = 64  # answers, for requests that are repeated

@@ -18,8 +18,6 @@ from typing import Any, Final, cast
 from freshband._files import write_whole
 from freshband.errors import FileError, reason
 
-__all__ = ["Journal"]
-
 _DIGITS: Final = 32
 _BINARY: Final = getattr(os, "O_BINARY", 0)  # Windows would change line ends
 

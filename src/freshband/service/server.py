@@ -16,8 +16,6 @@ from freshband.parameters import whole_number
 from freshband.service.app import create_app, is_loopback
 from freshband.service.catalogue import Catalogue
 
-__all__ = ["check_listening", "read_secret", "serve"]
-
 _LOG = logging.getLogger("freshband.service")
 _SHORTEST: Final = 16  # characters of a token
 _PORTS: Final = 65535

@@ -12,8 +12,6 @@ from freshband.federated.records import RoundRecord
 from freshband.federated.settings import Training
 from freshband.parameters import file_path
 
-__all__ = ["TensorBoard"]
-
 
 @final
 @register("tensorboard")
