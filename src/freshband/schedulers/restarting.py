@@ -129,15 +129,20 @@ class Restarting(Parameters):
             )
         return index
 
-    def start_index(
+    def restarts(self, n_channels: int, horizon: int | None) -> dict[str, Any]:
+        """Return the state of the detector, and the further arguments of `restart_on_change`."""
+        raise NotImplementedError
+
+    def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> Any:
-        """Allocate the state of the index."""
+    ) -> _RestartingState:
+        """Allocate the state."""
         options: dict[str, Any] = {"channel_key": self.channel_key}
         if self.index == "ucb":
             options["index_c"] = self.index_c
         kind = registry["cucb" if self.index == "ucb" else self.index]
-        return _checked(kind, **options).start(n_clients, n_channels, rng, horizon)
+        index = _checked(kind, **options).start(n_clients, n_channels, rng, horizon)
+        return restart_on_change(index, **self.restarts(n_channels, horizon))
 
 
 @functools.cache
