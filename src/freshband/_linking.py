@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from llvmlite import binding as llvm
 from numba import _dynfunc, extending
@@ -137,43 +137,40 @@ def _allocates(library: Any) -> bool:
     return library is not rtsys.library and any(name.startswith(_ALLOCATE) for name in names)
 
 
-class LinkedCompiler(compiler.CompilerBase):  # type: ignore[misc]  # numba ships no annotations
+class _Compiler(compiler.CompilerBase):  # type: ignore[misc]  # numba ships no annotations
+    lowering: ClassVar[type]
+
+    def define_pipelines(self) -> list[Any]:
+        """Return numba's pipeline with another way of lowering."""
+        pipeline = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+        pipeline.passes = [
+            (self.lowering if step is typed_passes.NativeLowering else step, description)
+            for step, description in pipeline.passes
+        ]
+        pipeline.finalize()
+        return [pipeline]
+
+
+class LinkedCompiler(_Compiler):
     """Compiles a function for its callers alone.
 
     numba would optimise and assemble each function by itself, with everything that it calls, and
     again inside each caller, which takes as long as all the rest of the compilation.
     """
 
-    def define_pipelines(self) -> list[Any]:
-        """Return numba's pipeline with another way of lowering."""
-        return _lowered_by(_Lowering, self.state)
+    lowering = _Lowering
 
 
-class UnaliasedCompiler(compiler.CompilerBase):  # type: ignore[misc]  # numba ships no annotations
+class UnaliasedCompiler(_Compiler):
     """Compiles a function for its callers alone, whose arguments do not overlap."""
 
-    def define_pipelines(self) -> list[Any]:
-        """Return numba's pipeline with another way of lowering."""
-        return _lowered_by(_UnaliasedLowering, self.state)
+    lowering = _UnaliasedLowering
 
 
-class LentCompiler(compiler.CompilerBase):  # type: ignore[misc]  # numba ships no annotations
+class LentCompiler(_Compiler):
     """Compiles an entry point whose states are lent."""
 
-    def define_pipelines(self) -> list[Any]:
-        """Return numba's pipeline with another way of lowering."""
-        return _lowered_by(_EntryLowering, self.state)
-
-
-def _lowered_by(lowering: type, state: Any) -> list[Any]:
-    """Return numba's pipeline with another way of lowering."""
-    pipeline = compiler.DefaultPassBuilder.define_nopython_pipeline(state)
-    pipeline.passes = [
-        (lowering if step is typed_passes.NativeLowering else step, description)
-        for step, description in pipeline.passes
-    ]
-    pipeline.finalize()
-    return [pipeline]
+    lowering = _EntryLowering
 
 
 # Division by zero gives inf or nan, as in numpy arrays; kernels never raise.

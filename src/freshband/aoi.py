@@ -14,15 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from freshband.errors import ParameterError
 
-__all__ = [
-    "Detections",
-    "age_variance",
-    "ages_of",
-    "growth_exponent",
-    "jain_index",
-    "match_alarms",
-]
-
 
 def ages_of(delivered: ArrayLike, clock: Literal["post", "pre"] = "post") -> NDArray[np.int64]:
     """Return the ages of rounds 1, 2, … from deliveries.

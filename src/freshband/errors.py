@@ -9,18 +9,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = [
-    "FileError",
-    "FreshbandError",
-    "ParameterError",
-    "RuleError",
-    "SequenceError",
-    "UnknownNameError",
-    "nearest",
-    "reason",
-    "shown",
-]
-
 
 class FreshbandError(Exception):
     """Base class of all errors freshband raises on purpose."""
@@ -66,3 +54,25 @@ def reason(error: BaseException) -> str:
     """Return in one line what went wrong; system errors lose their number and path."""
     said = error.strerror if isinstance(error, OSError) else None
     return " ".join(str(said or error).split())
+
+
+class accessing:  # noqa: N801  # used as contextlib's are
+    """Turn errors of the system into a `FileError`: cannot ``how`` the file, and why.
+
+    Examples
+    --------
+    >>> with accessing("read", "trace.csv"):
+    ...     raise PermissionError(13, "Permission denied")
+    Traceback (most recent call last):
+    freshband.errors.FileError: cannot read trace.csv: Permission denied
+    """
+
+    def __init__(self, how: str, path: object) -> None:
+        self._doing = f"{how} {path}"
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, FileError):
+            raise FileError(f"cannot {self._doing}: {reason(error)}") from None

@@ -19,8 +19,6 @@ from pydantic.fields import FieldInfo
 
 from freshband.errors import ParameterError, UnknownNameError, nearest, shown
 
-__all__ = ["Parameters", "file_path", "whole_number"]
-
 _MOST: Final = 10**12  # no larger count makes sense; products of two still fit into a float
 
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from freshband._jit import cold, kernel
 
-__all__ = ["CLIENTS", "draw_subset", "draw_to_front", "sort_by", "take_available", "take_best"]
-
 CLIENTS = 1 << 30
 """Added to the round when clients are sorted, so that their ties are independent of channels'."""
 

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["holm", "margin", "mean_and_error", "p_value", "standard_error"]
-
 
 def standard_error(values: ArrayLike, axis: int = 0) -> NDArray[Any]:
     """Return the standard error of the mean along an axis; NaN where it has fewer than two values.

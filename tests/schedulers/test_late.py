@@ -184,7 +184,7 @@ def test_an_oracle_scores_every_link(selection: str) -> None:
     oracle = Oracle(selection=selection).start_links(2, 3, np.random.default_rng(0), None)
     rates = np.array([[0.1, 0.2, 0.3], [0.5, 0.8, 0.7]])
     counts = np.array([[7.0, 3.0, 5.0], [1.0, 0.0, 2.0]])
-    oracle.worth[:] = counts  # what only a fixed one is told in advance
+    oracle.values[:] = counts  # what only a fixed one is told in advance
     good = np.array([[0, 1, 1], [1, 0, 0]], np.uint8)
     reveal(oracle, rates, good)
     scores, chosen, told = np.zeros((2, 3)), np.zeros(3, np.int64), np.zeros(3)

@@ -40,7 +40,7 @@ def test_what_each_oracle_plays(selection: str, world: Any, t: int) -> None:
     n_channels = len(true_means)
     oracle = open_oracle(selection, n_clients, n_channels)
     if selection == "fixed":
-        oracle.worth[:] = hindsight
+        oracle.values[:] = hindsight
     worth = {"mean": true_means, "csi": states, "fixed": hindsight}[selection]
     reveal(oracle, np.array(true_means), np.array(states, np.uint8))
     chosen = np.zeros(n_clients, np.int64)
@@ -53,7 +53,7 @@ def test_what_each_oracle_plays(selection: str, world: Any, t: int) -> None:
     means(oracle, told)
     assert told.tolist() == true_means
     assert update(oracle, t, chosen, np.ones(n_clients, np.int8), np.zeros(n_clients)) == -1
-    assert oracle.worth.tolist() == worth  # outcomes teach it nothing
+    assert oracle.values.tolist() == worth  # outcomes teach it nothing
 
 
 def test_csi_uses_every_good_channel_it_can() -> None:

@@ -16,8 +16,6 @@ from freshband.channels.base import Block, _Floats, _Rng, register
 from freshband.contract import log_assignments
 from freshband.errors import ParameterError
 
-__all__ = ["Against", "is_deterministic"]
-
 
 @final
 @register("against")

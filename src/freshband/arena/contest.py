@@ -27,8 +27,6 @@ from freshband.schedulers.base import registry
 from freshband.simulation.monte_carlo import _name_policies, _progress_bar
 from freshband.simulation.result import _LIBRARIES
 
-__all__ = ["compete", "every_policy"]
-
 _QUIET_FOR = 30.0  # seconds between two lines of a log
 _LIMIT = {False: 10.0, True: 600.0}  # seconds per piece, by whether it is a full contest
 

@@ -16,8 +16,6 @@ from freshband.channels.base import ChannelModel, build
 from freshband.channels.trace import Trace
 from freshband.errors import ParameterError, UnknownNameError, nearest, shown
 
-__all__ = ["FAMILIES", "Family", "family", "pick_families", "trace_family"]
-
 _PREFIX: Final = "against-"
 
 

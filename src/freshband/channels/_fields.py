@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -19,6 +20,15 @@ Natural: TypeAlias = Annotated[int, Field(ge=0)]
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 Probability: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 
+
+@dataclass(frozen=True)
+class AtMost:
+    """Marks a parameter that must not be greater than another one."""
+
+    limit: str
+
+
+Low: TypeAlias = Annotated[Probability, AtMost("mean_high")]
 
 _NESTED = (
     "a list",
@@ -85,19 +95,24 @@ def forbid(model: Parameters, reason: str, *names: str) -> None:
             raise ParameterError(f"{name} must be left out when {reason}, got {value!r}")
 
 
-def check_order(model: Parameters, name: str, limit: str) -> None:
-    """Raise if the parameter ``name`` is greater than the parameter ``limit``."""
-    value, most = getattr(model, name), getattr(model, limit)
-    if value > most:
-        raise ParameterError(f"{name} must be at most {limit} = {most}, got {value}")
-
-
 class MeansModel(Parameters):
     """A model described by its means: `_pieces` gives them, the states are independent draws."""
 
     has_means: ClassVar[bool] = True
 
     n_channels: Count = 5
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        for name, field in type(self).model_fields.items():
+            for mark in field.metadata:
+                if isinstance(mark, AtMost):
+                    value, most = getattr(self, name), getattr(self, mark.limit)
+                    if value > most:
+                        raise ParameterError(
+                            f"{name} must be at most {mark.limit} = {most}, got {value}"
+                        )
+        return self
 
     def start(self, rounds: int, structure: _Rng, states: _Rng) -> Stream:
         """Open a stream; see `ChannelModel.start`."""
@@ -114,7 +129,7 @@ class Band(MeansModel):
 
     _lists: ClassVar[tuple[str, ...]] = ()  # lists and matrices with a column for each channel
 
-    mean_low: Probability = 0.1
+    mean_low: Low = 0.1
     mean_high: Probability = 0.9
 
     @model_validator(mode="before")
@@ -133,7 +148,6 @@ class Band(MeansModel):
 
     @model_validator(mode="after")
     def _check_band(self) -> Band:
-        check_order(self, "mean_low", "mean_high")
         for name in self._lists:
             shape = np.shape(getattr(self, name))
             if shape and shape[-1] != self.n_channels:

@@ -18,8 +18,6 @@ from freshband._jit import verb
 from freshband.channels.base import ChannelModel
 from freshband.states import _check_state
 
-__all__ = ["ReactingModel", "Still", "react", "start_reacting"]
-
 
 class Still(NamedTuple):
     """The state of air that does not react."""

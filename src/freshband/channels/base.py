@@ -21,20 +21,6 @@ from freshband._seeding import Role, check_seed, generator
 from freshband.errors import ParameterError, RuleError, shown
 from freshband.parameters import whole_number
 
-__all__ = [
-    "Block",
-    "ChannelModel",
-    "LinkModel",
-    "Stream",
-    "build",
-    "fit_clients",
-    "links_differ",
-    "open_air",
-    "register",
-    "registry",
-]
-
-
 _Rng: TypeAlias = np.random.Generator
 _Bits: TypeAlias = npt.NDArray[np.uint8]
 _Flags: TypeAlias = npt.NDArray[np.bool_]

@@ -7,15 +7,13 @@ from collections.abc import Iterable
 from typing import Annotated, ClassVar, final
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from freshband.channels._fields import Count, MeansModel, Natural, Probability, check_order
+from freshband.channels._fields import AtMost, Count, MeansModel, Natural, Probability
 from freshband.channels.base import Stream, _Floats, _Rng, register
 from freshband.channels.piecewise import Piecewise, _segment_lengths
 from freshband.channels.streams import held
 from freshband.parameters import Parameters, whole_number
-
-__all__ = ["Besson1", "Besson2", "Besson4", "BessonRandom"]
 
 _Half = Annotated[float, Field(ge=0, le=0.5)]
 
@@ -138,14 +136,9 @@ class BessonRandom(MeansModel):
 
     n_breakpoints: Natural = 6
     p_change: Probability = 0.5
-    jump_low: _Half = 0.05
+    jump_low: Annotated[_Half, AtMost("jump_high")] = 0.05
     jump_high: _Half = 0.3
     min_gap: Count = 1000
-
-    @model_validator(mode="after")
-    def _agree(self) -> BessonRandom:
-        check_order(self, "jump_low", "jump_high")
-        return self
 
     def _pieces(self, rounds: int, structure: _Rng) -> Iterable[_Floats]:
         lengths = _segment_lengths(rounds, self.n_breakpoints + 1, self.min_gap, structure)

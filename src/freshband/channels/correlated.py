@@ -13,8 +13,6 @@ from freshband.channels.piecewise import Piecewise
 from freshband.channels.streams import MeansStream, _slices
 from freshband.parameters import whole_number
 
-__all__ = ["Correlated"]
-
 
 @final
 @register("correlated")

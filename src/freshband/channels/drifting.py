@@ -12,8 +12,6 @@ from freshband.channels._fields import Band, Count, forbid
 from freshband.channels.base import _Floats, _Rng, register
 from freshband.channels.streams import _FRAME
 
-__all__ = ["Drifting"]
-
 
 @final
 @register("drifting")

@@ -13,8 +13,6 @@ from freshband.channels.streams import MeansStream, _slices
 from freshband.errors import ParameterError
 from freshband.parameters import whole_number
 
-__all__ = ["GilbertElliott"]
-
 
 class _Chain(NamedTuple):
     """Two-state chains, one for each channel: arrays of shape (n_channels,)."""

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import final
+from typing import Annotated, final
 
 import numpy as np
 from pydantic import model_validator
 
-from freshband.channels._fields import Band, Count, MeansModel, Natural, Probability, check_order
+from freshband.channels._fields import AtMost, Band, Count, Low, MeansModel, Natural, Probability
 from freshband.channels.base import _Floats, _Rng, register
 from freshband.channels.piecewise import Piecewise, _segment_lengths
 from freshband.channels.streams import held
 from freshband.channels.switching import Switching
 from freshband.errors import ParameterError
 from freshband.parameters import whole_number
-
-__all__ = ["Fig2", "Fig3Extreme", "Fig3Piecewise", "HardPiecewise", "HardStationary"]
 
 
 @final
@@ -43,12 +41,7 @@ class HardStationary(MeansModel):
     [0.5, 0.5, 0.5, 0.50375, 0.50375]
     """
 
-    n_clients: Count = 2
-
-    @model_validator(mode="after")
-    def _agree(self) -> HardStationary:
-        check_order(self, "n_clients", "n_channels")
-        return self
+    n_clients: Annotated[Count, AtMost("n_channels")] = 2
 
     def _pieces(self, rounds: int, structure: _Rng) -> Iterable[_Floats]:
         channels, clients = self.n_channels, self.n_clients
@@ -182,7 +175,7 @@ class Fig3Piecewise(_PiecewiseFigure):
     """
 
     n_channels: Count = 30
-    mean_low: Probability = 0.0
+    mean_low: Low = 0.0
     mean_high: Probability = 1.0
     n_breakpoints: Natural = 2
 
@@ -221,7 +214,7 @@ class Fig3Extreme(Band):
     """
 
     n_channels: Count = 6
-    mean_low: Probability = 0.0
+    mean_low: Low = 0.0
     mean_high: Probability = 1.0
     hazard: Probability = 0.04
 

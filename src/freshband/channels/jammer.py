@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, final
+from typing import Annotated, Literal, final
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import model_validator
 
-from freshband.channels._fields import Count, Probability, RatedBand, check_order, forbid
+from freshband.channels._fields import AtMost, Count, Probability, RatedBand, forbid
 from freshband.channels.base import _Floats, _Rng, register
 from freshband.channels.streams import _FRAME, held
-
-__all__ = ["Jammer"]
 
 
 @final
@@ -75,14 +73,13 @@ class Jammer(RatedBand):
     """
 
     pattern: Literal["sweep", "random", "block"] = "sweep"
-    width: Count = 1
+    width: Annotated[Count, AtMost("n_channels")] = 1
     budget: Probability = 0.5
     dwell: Count = 10
     oblivious: bool = True
 
     @model_validator(mode="after")
     def _agree(self) -> Jammer:
-        check_order(self, "width", "n_channels")
         if self.pattern == "block":
             forbid(self, "pattern='block' is given", "dwell")
         return self

@@ -12,8 +12,6 @@ from freshband.channels.base import _Floats, _Rng, register
 from freshband.channels.piecewise import _segment_lengths
 from freshband.channels.streams import held
 
-__all__ = ["Mixed"]
-
 
 @final
 @register("mixed")

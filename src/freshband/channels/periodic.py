@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import final
+from typing import Annotated, final
 
 import numpy as np
-from pydantic import model_validator
 
-from freshband.channels._fields import Count, RatedBand, check_order
+from freshband.channels._fields import AtMost, Count, RatedBand
 from freshband.channels.base import _Floats, _Rng, register
 from freshband.channels.streams import held
-
-__all__ = ["Periodic"]
 
 
 @final
@@ -51,15 +48,9 @@ class Periodic(RatedBand):
     '110011001100'
     """
 
-    width: Count = 2
+    width: Annotated[Count, AtMost("n_channels")] = 2
     period: Count = 200
-    blocked: Count = 100
-
-    @model_validator(mode="after")
-    def _agree(self) -> Periodic:
-        check_order(self, "width", "n_channels")
-        check_order(self, "blocked", "period")
-        return self
+    blocked: Annotated[Count, AtMost("period")] = 100
 
     def _pieces(self, rounds: int, structure: _Rng) -> Iterator[_Floats]:
         free = self._rates(structure)

@@ -23,8 +23,6 @@ from freshband.channels.base import _Floats, _Rng, register
 from freshband.channels.streams import carry_forward, held
 from freshband.errors import ParameterError
 
-__all__ = ["Piecewise"]
-
 
 @final
 @register("piecewise")

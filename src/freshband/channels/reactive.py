@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, final
+from typing import Annotated, Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import model_validator
 
-from freshband.channels._fields import Count, Probability, RatedBand, check_order
+from freshband.channels._fields import AtMost, Count, Probability, RatedBand
 from freshband.channels.adversary import react
 from freshband.channels.base import register
 from freshband.ranking import take_best
@@ -105,13 +104,8 @@ class Reactive(RatedBand):
     """
 
     window: Count = 1
-    width: Count = 1
+    width: Annotated[Count, AtMost("n_channels")] = 1
     budget: Probability = 0.5
-
-    @model_validator(mode="after")
-    def _agree(self) -> Reactive:
-        check_order(self, "width", "n_channels")
-        return self
 
     def start_reacting(self) -> ReactiveState:
         """Allocate the state of a jammer; see `freshband.channels.adversary`."""

@@ -7,8 +7,6 @@ from typing import final
 from freshband.channels._fields import LinkBand, RatedBand
 from freshband.channels.base import register
 
-__all__ = ["Stationary"]
-
 
 @final
 @register("stationary")

@@ -20,8 +20,6 @@ from freshband.channels.base import Block, _Bits, _Flags, _Floats, _Rng
 from freshband.errors import SequenceError
 from freshband.parameters import whole_number
 
-__all__ = ["MeansStream", "StatesStream", "carry_forward", "held", "revised"]
-
 _FRAME = 4096
 """The largest number of rounds in a piece whose rows differ, which limits memory."""
 

@@ -13,8 +13,6 @@ from freshband.channels._fields import LinkBand, Probability, forbid
 from freshband.channels.base import _Flags, _Floats, _Rng, register
 from freshband.channels.streams import _FRAME, carry_forward, held
 
-__all__ = ["Switching"]
-
 
 @final
 @register("switching")

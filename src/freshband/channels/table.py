@@ -12,8 +12,6 @@ from freshband.channels._recording import Offset, Recorded, Recording
 from freshband.channels.base import _Floats, register
 from freshband.errors import ParameterError
 
-__all__ = ["Table"]
-
 
 def _array(value: object, info: ValidationInfo) -> _Floats:
     array = nested(value, info, 2)

@@ -19,8 +19,6 @@ from freshband.channels._recording import Offset, Recorded, Recording
 from freshband.channels.base import register
 from freshband.errors import FileError, ParameterError
 
-__all__ = ["Trace"]
-
 
 def _as_names(value: object) -> object:
     """Return names of columns as a list; numbers name the columns of a file without a header."""

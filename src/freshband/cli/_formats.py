@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import csv
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from freshband.cli._options import Format
 from freshband.cli._settings import print_json
+from freshband.reporting._numbers import MISSING, latex_table
 
 SCHEMA: Final = 1  # raised when a key changes its name or meaning; new keys may appear at any time
 _UNKNOWN: Final = {"mean": None, "se": None}  # of a measure that does not apply
 _SINGLE: Final = ("growth_exponent", "rounds_per_second")  # one value for all runs
-_SPECIAL: Final = {
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "−": "$-$",
-    "—": "--",
-    "≥": r"$\geq$",
-    "≤": r"$\leq$",
-    "\n": " ",
-}
 
 
 def print_result(
@@ -48,7 +36,8 @@ def print_result(
         _print_csv(rows)
         return True
     heads = list(dict.fromkeys(head for row in rows for head in row))
-    _print_latex(columns or {head: [_text(row.get(head)) for row in rows] for head in heads})
+    cells = columns or {head: [_text(row.get(head)) for row in rows] for head in heads}
+    sys.stdout.write(latex_table(list(cells), list(zip(*cells.values(), strict=True))))
     return True
 
 
@@ -91,27 +80,5 @@ def _print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
     writer.writerows(rows)
 
 
-def _print_latex(columns: Mapping[str, Sequence[str]]) -> None:
-    """Print a tabular that needs no package."""
-    lines = [" & ".join(map(_latex, columns)), r"\hline"]
-    lines += [" & ".join(map(_latex, row)) for row in zip(*columns.values(), strict=True)]
-    body = "\n".join(line if line == r"\hline" else rf"{line} \\" for line in lines)
-    form = "l" + "r" * (len(columns) - 1)
-    sys.stdout.write(f"\\begin{{tabular}}{{{form}}}\n{body}\n\\end{{tabular}}\n")
-
-
-def _latex(cell: str) -> str:
-    r"""Return a cell of a table as LaTeX.
-
-    Examples
-    --------
-    >>> print(_latex("[bold]glr_cucb[/bold] 3 ± 1"))
-    \textbf{glr\_cucb} 3 $\pm$ 1
-    """
-    plain = re.sub(r"\[bold\](.*?)\[/bold\]", "\0\\1\1", cell)
-    escaped = "".join(_SPECIAL.get(sign, sign) for sign in plain)
-    return escaped.replace("\0", r"\textbf{").replace("\1", "}")
-
-
 def _text(value: Any) -> str:
-    return "—" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    return MISSING if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

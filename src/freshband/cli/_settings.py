@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from freshband._parsing import parse_toml
 from freshband._values import read_value
-from freshband.errors import ParameterError, UnknownNameError, nearest
+from freshband.errors import FileError, ParameterError, UnknownNameError, nearest, reason
 
 
 def given_options(context: typer.Context) -> set[str]:
@@ -32,6 +33,22 @@ def check_outputs(out: Path | None, plot: Path | None) -> None:
         _check_figure(plot)
         if out is not None and out.resolve() == plot.resolve():
             raise ParameterError(f"--out and --plot must name two files, got {plot} twice")
+
+
+def tell_notes(notes: Iterable[str]) -> None:
+    """Print notes beside the output."""
+    for note in notes:
+        typer.echo(f"note: {note}", err=True)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return what a TOML file holds."""
+    try:
+        return parse_toml(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"cannot read {path}: {reason(error)}") from None
+    except ValueError as error:
+        raise FileError(f"{path} is not TOML: {reason(error)}") from None
 
 
 def print_json(value: Any) -> None:

@@ -7,20 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import typer
-
-from freshband._parsing import parse_toml
 from freshband._plugins import made_with
-from freshband.cli._settings import read_setting
-from freshband.errors import (
-    FileError,
-    FreshbandError,
-    ParameterError,
-    UnknownNameError,
-    nearest,
-    reason,
-    shown,
-)
+from freshband.cli._settings import read_setting, read_toml, tell_notes
+from freshband.errors import FreshbandError, ParameterError, UnknownNameError, nearest, shown
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -112,14 +101,8 @@ def need_extra() -> None:
 def read_file(path: Path) -> Layer:
     """Read a TOML file: settings by name, and a table for each thing that has options."""
     path = Path(path)  # some versions of typer leave a context's parameters as texts
-    try:
-        found = parse_toml(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"cannot read {path}: {reason(error)}") from None
-    except ValueError as error:
-        raise FileError(f"{path} is not TOML: {reason(error)}") from None
     layer = Layer(str(path))
-    for key, value in found.items():
+    for key, value in read_toml(path).items():
         if not isinstance(value, dict):
             layer.put("", key, value)
         elif key not in {*_TABLES, *_RENAMED}:
@@ -146,8 +129,7 @@ def read_like(
     notes: list[str] = []
     with made_with(path, result.attrs):
         saved = read(result, path.parent, notes)
-    for note in notes:
-        typer.echo(f"note: {note}", err=True)
+    tell_notes(notes)
     return saved, result.attrs
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from freshband.cli._options import Address, Backend, Quiet, Where, count
-from freshband.cli._settings import given_options, print_json, read_settings
+from freshband.cli._settings import given_options, print_json, read_settings, tell_notes
 from freshband.cli._tables import make_table, open_console, print_written
 from freshband.errors import ParameterError
 
@@ -20,12 +20,7 @@ if TYPE_CHECKING:
     from freshband.arena import Family
 
 
-class _Format(StrEnum):
-    table = "table"
-    json = "json"
-    csv = "csv"
-    latex = "latex"
-    markdown = "markdown"
+_Format = StrEnum("_Format", ["table", "json", "csv", "latex", "markdown"])
 
 
 def arena(
@@ -199,8 +194,7 @@ def _repeat(like: Path, given: set[str]) -> tuple[dict[str, Any], dict[str, Any]
     for each in request["families"]:
         found, notes = find_again(each.options, like.parent)
         families.append(replace(each, options=found))
-        for note in notes:
-            typer.echo(f"note: {note}", err=True)
+        tell_notes(notes)
     return {**request, "families": families}, result.attrs
 
 
@@ -251,6 +245,6 @@ def _print(result: xr.Dataset, output: _Format) -> None:
             shown.insert(1, tables.wins(result))
         for table in shown:
             right = table.head[1:] if table.head[1] != "what it is" else table.head[3:]
-            console.print(make_table(table.title, table.head, table.rows, right=right))
+            console.print(make_table(table.caption, table.head, table.rows, right=right))
         for told in tables.not_run(result):
             console.print(told, highlight=False)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from freshband.cli._settings import tell_notes
+
 
 def report(
     source: Annotated[
@@ -39,8 +41,7 @@ def report(
     from freshband.reporting.report import write_report
 
     written = write_report(source, out)
-    for note in written.left_out:
-        typer.echo(f"note: left out: {note}", err=True)
+    tell_notes(f"left out: {note}" for note in written.left_out)
     counts = {"result": len(written.shown), "picture": len(written.pictures)}
     told = [counted(count, what) for what, count in counts.items() if count]
     size = written.path.stat().st_size / 1e6

@@ -12,10 +12,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from freshband._default import DEFAULT_POLICY
-from freshband._parsing import parse_toml
 from freshband.cli._options import count, option
-from freshband.cli._settings import read_setting
-from freshband.errors import FileError, FreshbandError, ParameterError, reason
+from freshband.cli._settings import read_setting, read_toml
+from freshband.errors import FreshbandError, ParameterError
 
 _WHAT: Final = "The coordinator"
 _WHERE: Final = "Where it listens"
@@ -122,7 +121,7 @@ def serve(
         Catalogue(None if state is None else check_writable(state), key) as catalogue,
     ):
         catalogue.open(name, given)
-        for other, table in _read_tables(more).items():
+        for other, table in (read_toml(more) if more else {}).items():
             catalogue.add(other, table, trusted=True)
         listen(
             catalogue,
@@ -149,15 +148,3 @@ def _read_settings(settings: list[str]) -> dict[str, Any]:
             raise ParameterError(f"--set must be KEY=VALUE, each key once, got {setting!r}")
         target[key] = value
     return {**found, "options": options} if options else found
-
-
-def _read_tables(path: Path | None) -> dict[str, Any]:
-    """Return the tables of a TOML file, by name."""
-    if path is None:
-        return {}
-    try:
-        return parse_toml(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {reason(error)}") from None
-    except ValueError as error:  # of TOML, or of the text's encoding
-        raise FileError(f"{path} is not TOML: {reason(error)}") from None

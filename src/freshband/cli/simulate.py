@@ -17,6 +17,7 @@ from freshband.cli._settings import (
     given_options,
     read_settings,
     split_fleet,
+    tell_notes,
 )
 from freshband.cli._tables import print_policies, print_written
 from freshband.errors import ParameterError, UnknownNameError, nearest, shown
@@ -223,8 +224,7 @@ def _repeat(
     result = load_result(like)
     saved = _read_config(result)
     saved["channel_options"], notes = find_again(saved["channel_options"], Path(like).parent)
-    for note in notes:
-        typer.echo(f"note: {note}", err=True)
+    tell_notes(notes)
     wanted = {name: request[name] if name in given else value for name, value in saved.items()}
     return wanted, result.attrs
 

@@ -17,7 +17,7 @@ from freshband.cli._formats import print_result
 from freshband.cli._live import Watch
 from freshband.cli._options import Format
 from freshband.cli._playing import PlayedRun, interruptible
-from freshband.cli._settings import check_outputs, given_options
+from freshband.cli._settings import check_outputs, given_options, tell_notes
 from freshband.cli._tables import open_console, print_written
 from freshband.errors import ParameterError
 
@@ -187,8 +187,7 @@ def train(
 def _tell_notes(job: PlayedRun, told: int) -> int:
     """Print the run's notes from the given one on; return how many there are."""
     notes = [] if job.run is None else job.run.notes
-    for note in notes[told:]:
-        typer.echo(f"note: {note}", err=True)
+    tell_notes(notes[told:])
     return len(notes)
 
 
@@ -205,8 +204,7 @@ def _choose(params: dict[str, Any], given: set[str]) -> tuple[Training, dict[str
         from freshband.federated.result import _read_settings, load_training
 
         saved, kept = _training.read_like(params["like"], load_training, _read_settings)
-        for why in saved.unused().values():
-            typer.echo(f"note: left out: {why}", err=True)
+        tell_notes(f"left out: {why}" for why in saved.unused().values())
         base = saved.model_dump()
     return _training.merge_layers(base, layers), kept
 

@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 from freshband._jit import verb
 
-__all__ = ["forget", "forget_all", "forgets_one_by_one", "push", "since_change"]
-
 _StateType = TypeVar("_StateType", bound=type)
 
 

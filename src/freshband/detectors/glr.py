@@ -36,8 +36,6 @@ from freshband.states import (
     reserve,
 )
 
-__all__ = ["Glr", "threshold"]
-
 _THRESHOLDS = ("paper", "besson", "kaufmann", "lai")
 
 _TABLE_END = 1 << 20  # most entries of the x ln x table: 8 MiB, shared by all runs

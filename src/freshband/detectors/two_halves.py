@@ -12,8 +12,6 @@ from freshband.detectors.base import forget, forgets_one_by_one, push, since_cha
 from freshband.parameters import Parameters
 from freshband.states import FIXED, FLAGS, between, declare
 
-__all__ = ["TwoHalves"]
-
 _BOOK = np.dtype(
     [
         ("count", np.int64),  # outcomes so far

@@ -32,7 +32,7 @@ import torch
 
 from freshband._files import sweep, write_whole
 from freshband._parsing import parse_json
-from freshband.errors import FileError, ParameterError, reason
+from freshband.errors import FileError, ParameterError, accessing, reason
 from freshband.parameters import file_path, whole_number
 
 _FORMAT: Final = "freshband checkpoint 1"
@@ -193,12 +193,8 @@ def _candidates(home: Path) -> list[tuple[int, Path]]:
 
 
 def _listed(home: Path) -> list[Path]:
-    try:
-        return sorted(home.iterdir())
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise FileError(f"cannot read {home}: {reason(error)}") from None
+    with accessing("read", home):
+        return sorted(home.iterdir()) if home.exists() else []
 
 
 def _retire(home: Path, round: int, tensors: str, keep: int) -> None:

@@ -21,7 +21,7 @@ from freshband._files import write_whole
 from freshband._parsing import parse_json
 from freshband._plugins import made_with
 from freshband._sealed import versions_of
-from freshband.errors import FileError, ParameterError, UnknownNameError, reason
+from freshband.errors import FileError, ParameterError, UnknownNameError, accessing, reason
 from freshband.federated.data import Dataset
 from freshband.federated.partition import Partition
 from freshband.federated.result import _LIBRARIES
@@ -176,10 +176,8 @@ def claimed(home: Path) -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
-    try:
+    with accessing("open", home):
         handle = os.open(home, os.O_RDONLY)
-    except OSError as error:
-        raise FileError(f"cannot open {home}: {reason(error)}") from None
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from freshband._seeding import Role, check_seed, sequence
 
-__all__ = ["Batches"]
-
 
 class Batches:
     """Draws the batches of every client and round.

@@ -20,8 +20,6 @@ from pydantic import Field
 from freshband.errors import ParameterError
 from freshband.parameters import Parameters
 
-__all__ = ["ValuationOptions", "cosine_distance", "fedce_contributions", "leave_one_out"]
-
 _LeaveOneOut = Literal["global_minus", "buffer", "literal"]
 _LEAVE_ONE_OUT: tuple[str, ...] = get_args(_LeaveOneOut)
 _ColdStart = Literal["mean", "max", "zero"]

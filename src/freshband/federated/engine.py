@@ -44,8 +44,6 @@ from freshband.federated.server import FederatedServer, Plan
 from freshband.federated.settings import Training
 from freshband.federated.uplink import SimulatedUplink
 
-__all__ = ["Federation"]
-
 
 class Federation:
     """M clients training one model over channels nobody can trust.

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from freshband.federated._state import Pending
 
-__all__ = ["LENGTH_LIMIT", "AlterUpdate", "Inspection", "longest_allowed"]
-
 LENGTH_LIMIT: Final = 5.0
 _QUORUM: Final = 3  # clients of whom a median outvotes one that lies
 

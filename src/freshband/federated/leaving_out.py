@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from freshband.federated.contribution import _ALONE, _LeaveOneOut
 
-__all__ = ["distances_to_rest"]
-
 
 def distances_to_rest(
     gradients: torch.Tensor, weights: NDArray[np.float64], form: _LeaveOneOut

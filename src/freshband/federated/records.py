@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RoundRecord"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RoundRecord:

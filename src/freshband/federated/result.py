@@ -22,15 +22,6 @@ from freshband.federated.clients import name_device, pick_device
 from freshband.federated.records import RoundRecord, _stack_records
 from freshband.federated.settings import Training
 
-__all__ = [
-    "collect_records",
-    "counted_ages",
-    "load_training",
-    "measure_training",
-    "save_training",
-    "summarise_training",
-]
-
 _FORMAT: Final = "freshband training 1"
 _LIBRARIES: Final = ("numpy", "numba", "torch", "xarray")
 _MEASURES: Final = (

@@ -60,8 +60,6 @@ from freshband.federated.result import collect_records, load_training, save_trai
 from freshband.federated.settings import Training
 from freshband.parameters import file_path, whole_number
 
-__all__ = ["Run", "resume_run", "start_run"]
-
 _STATE, _RECORDS = "federation.", "records."  # whose tensors they are
 
 

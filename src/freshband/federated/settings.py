@@ -27,8 +27,6 @@ from freshband.federated.contribution import ValuationOptions
 from freshband.fleet.conditions import SimulatedFleet
 from freshband.parameters import Parameters
 
-__all__ = ["Training"]
-
 _Count = Annotated[int, Field(ge=1)]
 _Options = dict[str, Any]
 _NAMED = (

@@ -11,8 +11,6 @@ from freshband.federated.clients._base import Trial
 from freshband.federated.contribution import _shapley_values
 from freshband.federated.engine import Federation
 
-__all__ = ["shapley_contributions"]
-
 
 def shapley_contributions(federation: Federation) -> NDArray[np.float64]:
     """Return each client's Shapley value in the server's next step, equation (32), shape (M,).

@@ -10,8 +10,6 @@ from freshband.federated.clients._base import one_thread
 from freshband.federated.engine import Federation
 from freshband.federated.records import RoundRecord
 
-__all__ = ["train_together"]
-
 
 def train_together(federations: Sequence[Federation]) -> Iterator[tuple[RoundRecord, ...]]:
     """Play several federations in step, the clients of all of them trained in one go.

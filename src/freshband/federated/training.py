@@ -19,8 +19,6 @@ from freshband.federated.result import collect_records
 from freshband.federated.runs import start_run
 from freshband.federated.settings import Training
 
-__all__ = ["Trained", "train"]
-
 
 class Trained(NamedTuple):
     """What `train` returns: the module with its trained weights, and all rounds."""

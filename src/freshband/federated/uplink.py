@@ -25,8 +25,6 @@ from freshband.fleet.conditions import (
 )
 from freshband.states import _arrays
 
-__all__ = ["DeadlineUplink", "SimulatedUplink", "Uplink"]
-
 
 @runtime_checkable
 class Uplink(Protocol):

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from freshband.errors import FileError, reason
+from freshband.errors import accessing
 from freshband.flower._keeper import marked
 from freshband.flower._processes import CONFIG, HOST, DeploymentError, Processes, free_port
 from freshband.flower._scaffold import read_app
@@ -76,15 +76,13 @@ class Deployment(Processes):
 
     def _configure(self) -> None:
         """Write what Flower's command line reads."""
-        try:
+        with accessing("write", self.folder):
             (self.folder / CONFIG).write_text(
                 f'[superlink]\ndefault = "freshband"\n\n[superlink.freshband]\n'
                 f'address = "{HOST}:{self.port}"\n'
                 f"root-certificates = {_toml(str(self.certificates.authority))}\n",
                 encoding="utf-8",
             )
-        except OSError as error:
-            raise FileError(f"cannot write {self.folder}: {reason(error)}") from None
 
     def register(self, keys: Sequence[Path]) -> None:
         """Register public keys with the SuperLink."""

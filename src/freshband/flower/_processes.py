@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, ClassVar, Final, Self, cast
 
-from freshband.errors import FileError, FreshbandError, reason
+from freshband.errors import FileError, FreshbandError, accessing
 from freshband.flower import _keeper
 from freshband.flower._keeper import end_marked
 from freshband.flower.certificates import make_certificates, make_secret
@@ -78,12 +78,10 @@ class Processes:
             stdin=subprocess.PIPE,
             start_new_session=True,
         )
-        try:
+        with accessing("write", self.folder):
             (self.folder / CONFIG).parent.mkdir(parents=True, exist_ok=True)
             made = make_certificates(self.folder / "certificates", (HOST, "localhost"))
             self._secret = make_secret(self.folder / "keys" / "executor")
-        except OSError as error:
-            raise FileError(f"cannot write {self.folder}: {reason(error)}") from None
         self.certificates = made
         if self.warm:
             command = [sys.executable, "-m", "freshband.flower._executor"]

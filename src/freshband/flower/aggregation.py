@@ -15,8 +15,6 @@ from freshband.errors import ParameterError
 from freshband.federated.settings import Training
 from freshband.flower._wire import Arrays, to_arrays, to_record
 
-__all__ = ["PaperAggregation", "StrategyAggregation"]
-
 
 class PaperAggregation:
     """The server rule that the settings name, the same as in ``freshband train``."""

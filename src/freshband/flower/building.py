@@ -19,8 +19,6 @@ from freshband.fleet.options import FleetOptions
 from freshband.flower.aggregation import PaperAggregation, StrategyAggregation
 from freshband.flower.server import AsyncRounds, Evaluate
 
-__all__ = ["build_rounds", "read_training"]
-
 
 def read_training(run_config: Mapping[str, Any]) -> Training:
     """Return the settings in a Flower app's run configuration.

@@ -13,8 +13,6 @@ from freshband.flower._wire import FLOATING, RECORD, Arrays, Order, to_arrays, t
 if TYPE_CHECKING:
     from flwr.clientapp.typing import ClientAppCallable, Mod
 
-__all__ = ["channel_mod"]
-
 _OnChannel: TypeAlias = Callable[[int, Context], None]
 _MeasureError: TypeAlias = Callable[[ArrayRecord, Context], float]
 

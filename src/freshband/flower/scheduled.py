@@ -19,8 +19,6 @@ from freshband.federated.uplink import Uplink
 from freshband.flower.aggregation import StrategyAggregation
 from freshband.flower.building import build_rounds
 
-__all__ = ["Scheduled"]
-
 _PATIENCE = 60.0  # seconds to wait for nodes at the start
 _PAUSE = 1.0  # seconds between two looks at them
 

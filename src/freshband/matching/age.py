@@ -20,8 +20,6 @@ from freshband.parameters import Parameters
 from freshband.ranking import CLIENTS, take_best
 from freshband.states import FIXED, between, declare
 
-__all__ = ["Age"]
-
 
 @serves_urgent
 @pairs_ranks

@@ -17,22 +17,6 @@ from freshband._scratch import give_back, take_scratch
 from freshband.matching._assignment import assign
 from freshband.ranking import CLIENTS, _sort_few, sort_by, take_best
 
-__all__ = [
-    "Matching",
-    "match",
-    "match_links",
-    "pairs_ranks",
-    "priorities_of",
-    "rank_channels",
-    "rank_clients",
-    "register",
-    "registry",
-    "serve",
-    "serves_urgent",
-    "sort_clients",
-    "write_urgency",
-]
-
 _StateType = TypeVar("_StateType", bound=type)
 
 

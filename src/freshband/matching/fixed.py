@@ -11,8 +11,6 @@ from freshband.matching.base import pairs_ranks, register, serve
 from freshband.parameters import Parameters
 from freshband.states import not_saved
 
-__all__ = ["Fixed"]
-
 
 @pairs_ranks
 class _FixedState(NamedTuple):

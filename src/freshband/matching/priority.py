@@ -24,8 +24,6 @@ from freshband.parameters import Parameters
 from freshband.ranking import CLIENTS, take_best
 from freshband.states import FIXED, between, declare, record
 
-__all__ = ["Priority"]
-
 _SCALES = ("sum", "none", "running_max", "minmax")
 _PEAKS = np.dtype([(name, np.float64) for name in ("spread", "age", "worth")])
 

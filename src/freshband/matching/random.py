@@ -12,8 +12,6 @@ from freshband.parameters import Parameters
 from freshband.ranking import draw_subset, draw_to_front
 from freshband.states import not_saved
 
-__all__ = ["RandomMatching"]
-
 
 class _RandomMatchingState(NamedTuple):
     """Nothing is kept."""

@@ -11,8 +11,6 @@ from freshband.matching.base import match, rank_channels, register, serve
 from freshband.parameters import Parameters
 from freshband.states import not_saved
 
-__all__ = ["Rotate"]
-
 
 class _RotateState(NamedTuple):
     """Nothing is kept."""

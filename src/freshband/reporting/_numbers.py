@@ -1,11 +1,34 @@
-"""How numbers are written for readers, on pages and terminals."""
+"""How numbers and tables are written for readers, on pages and terminals."""
 
 from __future__ import annotations
 
 import math
-from typing import Final
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 MISSING: Final = "—"
+_SPECIAL: Final = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "−": "$-$",
+    MISSING: "--",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "\n": " ",
+}  # what LaTeX writes otherwise
+
+
+class Table(NamedTuple):
+    """A table whose first column names the rows; ``words`` is for one that holds sentences."""
+
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: bool = False
 
 
 def counted(count: int, noun: str) -> str:
@@ -13,10 +36,11 @@ def counted(count: int, noun: str) -> str:
 
     Examples
     --------
-    >>> counted(1, "run"), counted(2000, "breakpoint")
-    ('1 run', '2,000 breakpoints')
+    >>> counted(1, "run"), counted(2000, "breakpoint"), counted(3, "policy")
+    ('1 run', '2,000 breakpoints', '3 policies')
     """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else many}"
 
 
 def number(value: float | None, error: float | None = None, *, percent: bool = False) -> str:
@@ -73,3 +97,31 @@ def written_number(value: float) -> str:
     size = abs(value)
     digits = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
     return f"{value:,.{digits}f}"
+
+
+def latex_table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    rules: tuple[str, str, str] = ("", r"\hline", ""),
+) -> str:
+    r"""Return a tabular with these rules at its top, below its head and at its end.
+
+    Examples
+    --------
+    >>> print(latex_table(["policy", "age"], [["[bold]glr_cucb[/bold]", "3 ± 1"]]), end="")
+    \begin{tabular}{lr}
+    policy & age \\
+    \hline
+    \textbf{glr\_cucb} & 3 $\pm$ 1 \\
+    \end{tabular}
+    """
+    first, *others = (rf"{' & '.join(map(_latex, row))} \\" for row in (head, *rows))
+    lines = filter(None, [rules[0], first, rules[1], *others, rules[2]])
+    form = "l" + "r" * (len(head) - 1)
+    return "\n".join([rf"\begin{{tabular}}{{{form}}}", *lines, r"\end{tabular}"]) + "\n"
+
+
+def _latex(cell: str) -> str:
+    plain = re.sub(r"\[bold\](.*?)\[/bold\]", "\0\\1\1", cell)
+    escaped = "".join(_SPECIAL.get(sign, sign) for sign in plain)
+    return escaped.replace("\0", r"\textbf{").replace("\1", "}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from freshband._sealed import complete, load_sealed
-from freshband.errors import FileError, FreshbandError, reason
+from freshband.errors import FreshbandError, accessing
 from freshband.reporting._page.parts import Part
 from freshband.reporting._page.pictures import DRAWN
 from freshband.reporting._page.verdicts import is_verdict_name, show_json
@@ -41,11 +41,9 @@ def find_pictures(root: Path) -> list[Path]:
 
 
 def _files(root: Path) -> list[Path]:
-    try:
+    with accessing("read", root):
         found = [*root.glob("[!.]*"), *root.glob("[!.]*/[!.]*")]
         return sorted(path for path in found if path.is_file())
-    except OSError as error:
-        raise FileError(f"cannot read {root}: {reason(error)}") from None
 
 
 def _is_picture(path: Path) -> bool:

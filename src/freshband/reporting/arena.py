@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import xarray as xr
@@ -21,21 +21,9 @@ from freshband.arena.result import (
     read_config,
     summarise_arena,
 )
-from freshband.reporting._numbers import MISSING, number, with_digits
+from freshband.reporting._numbers import MISSING, Table, latex_table, number, with_digits
 from freshband.reporting.curves import COLOURS
 from freshband.statistics import mean_and_error
-
-__all__ = [
-    "ages",
-    "as_csv",
-    "as_latex",
-    "as_markdown",
-    "draw_arena",
-    "families",
-    "not_run",
-    "ranking",
-    "wins",
-]
 
 _DASHES: Final = ("-", "--", "-.", ":")
 _LABELS: Final = {"regret": "AoI regret", "age": "mean age so far"}
@@ -45,15 +33,7 @@ _COLUMNS: Final = (
 )  # of the CSV file  # fmt: skip
 
 
-class Listed(NamedTuple):
-    """A table: its title, its headings, and its rows, of which the first column names."""
-
-    title: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
-def ranking(result: xr.Dataset) -> Listed:
+def ranking(result: xr.Dataset) -> Table:
     """Return the policies in the order of their mean rank over the families."""
     ranks, wins = rank_policies(result), count_wins(result)
     names = [str(name) for name in result.policy.values]
@@ -78,10 +58,10 @@ def ranking(result: xr.Dataset) -> Listed:
             ]
         )
     head = ["policy", "mean rank", "wins", "losses", "worst ratio", "there", "not run", "ns/round"]
-    return Listed("Policies by their mean rank over the families", head, rows)
+    return Table("Policies by their mean rank over the families", head, rows)
 
 
-def families(result: xr.Dataset) -> Listed:
+def families(result: xr.Dataset) -> Table:
     """Return the families with their best policy, and how far the default one is behind it."""
     about = read_config(result)["about"]
     default = DEFAULT_POLICY if DEFAULT_POLICY in result.policy.values else None
@@ -98,17 +78,17 @@ def families(result: xr.Dataset) -> Listed:
         rows.append(row)
     head = ["family", "what it is", "best", "its mean age"]
     head += [] if default is None else [f"{default} over best"]
-    return Listed("Families and their best policies", head, rows)
+    return Table("Families and their best policies", head, rows, words=True)
 
 
-def ages(result: xr.Dataset) -> Listed:
+def ages(result: xr.Dataset) -> Table:
     """Return the mean age of every policy in every family, with standard errors."""
     policies = list(rank_policies(result))
     rows = [
         [name, *(_age(result, name, policy) for policy in policies)]
         for name in map(str, result.family.values)
     ]
-    return Listed("Mean age ± standard error", ["family", *policies], rows)
+    return Table("Mean age ± standard error", ["family", *policies], rows)
 
 
 def _age(result: xr.Dataset, family: str, policy: str) -> str:
@@ -130,7 +110,7 @@ def not_run(result: xr.Dataset) -> list[str]:
     ]
 
 
-def wins(result: xr.Dataset) -> Listed:
+def wins(result: xr.Dataset) -> Table:
     """Return in how many families each policy of a row beats each policy of a column."""
     names, counts = [str(name) for name in result.policy.values], count_wins(result)
     order = [names.index(name) for name in rank_policies(result)]
@@ -139,7 +119,7 @@ def wins(result: xr.Dataset) -> Listed:
         for i in order
     ]
     title = "Families won and lost, row against column (paired 95 % intervals)"
-    return Listed(title, ["policy", *(names[j] for j in order)], rows)
+    return Table(title, ["policy", *(names[j] for j in order)], rows)
 
 
 def as_csv(result: xr.Dataset) -> str:
@@ -164,29 +144,18 @@ def as_csv(result: xr.Dataset) -> str:
 def as_latex(result: xr.Dataset) -> str:
     """Return the mean ages as a table for LaTeX, the best of each family in bold (booktabs)."""
     table = ages(result)
-    lines = [
-        rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}",
-        r"\toprule",
-        " & ".join(map(_escape, table.head)) + r" \\",
-        r"\midrule",
-    ]
+    rows = []
     for family, *cells in table.rows:
-        best = table.head.index(best_of(result, family) or "family") - 1
-        told = [cell.replace("±", r"$\pm$") for cell in cells]
-        told = ["--" if cell.startswith("not run") else cell for cell in told]
-        if best >= 0:
-            told[best] = rf"\textbf{{{told[best]}}}"
-        lines.append(" & ".join([_escape(family), *told]) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+        told = [MISSING if cell.startswith("not run") else cell for cell in cells]
+        best = best_of(result, family)
+        if best is not None:
+            place = table.head.index(best) - 1
+            told[place] = f"[bold]{told[place]}[/bold]"
+        rows.append([family, *told])
+    return latex_table(table.head, rows, (r"\toprule", r"\midrule", r"\bottomrule"))
 
 
-def _escape(text: str) -> str:
-    for letter in "_&%#{}":
-        text = text.replace(letter, f"\\{letter}")
-    return text
-
-
-def as_markdown(*tables: Listed) -> str:
+def as_markdown(*tables: Table) -> str:
     """Return tables in Markdown, with the names in the first column as code."""
     parts = []
     for table in tables:

@@ -14,8 +14,6 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from freshband.reporting.curves import draw_curves
 from freshband.theory.overview import BoundEntry
 
-__all__ = ["draw_bounds"]
-
 _STYLES: Mapping[tuple[str, str], dict[str, Any]] = {
     ("lower", "corrected"): {"color": "#555555", "linestyle": "--", "linewidth": 1.3},
     ("lower", "literal"): {"color": "#AAAAAA", "linestyle": "--", "linewidth": 0.9},

@@ -18,8 +18,6 @@ from freshband.reporting._air import Air, cut_rounds, read_air
 from freshband.reporting._maps import add_color_bar, count_along, paint_map
 from freshband.reporting._numbers import counted
 
-__all__ = ["draw"]
-
 _EXACT = 300  # up to this number of rounds every state is shown
 _POOLED = 4  # columns of rates per column of states: narrower ones show noise
 _WINDOW = 24  # columns in a running average

@@ -20,8 +20,6 @@ from freshband.reporting._series import Series, over_policies
 from freshband.simulation.result import _read_config
 from freshband.statistics import margin
 
-__all__ = ["COLOURS", "draw_curves", "save_figure"]
-
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6BB1",
 )  # Okabe and Ito's, safe for colour-blind readers  # fmt: skip

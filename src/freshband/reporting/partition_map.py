@@ -15,8 +15,6 @@ from freshband.errors import ParameterError
 from freshband.federated.partition import Partition
 from freshband.reporting._maps import add_color_bar, count_along, paint_map
 
-__all__ = ["draw"]
-
 _NUMBERED = 24  # up to this number of clients and classes every cell shows its count
 _NAMED = 30  # up to this number of classes each has its name
 _COLOURS = "Blues"  # white means no samples

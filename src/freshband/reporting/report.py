@@ -24,8 +24,6 @@ from freshband.parameters import file_path
 if TYPE_CHECKING:
     from freshband.reporting._page.parts import Part
 
-__all__ = ["write_report"]
-
 
 class _Written(NamedTuple):
     """A written report: its path, its contents, and why other files are left out."""

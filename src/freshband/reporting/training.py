@@ -18,8 +18,6 @@ from freshband.reporting._maps import add_color_bar, count_along, paint_map
 from freshband.reporting._series import over_policies, rank_clients
 from freshband.reporting.curves import COLOURS, _draw_series, _styles_of, _tidy_axes
 
-__all__ = ["draw_comparison", "draw_training"]
-
 _MARKED = 40  # up to this number of alarms each is marked
 
 

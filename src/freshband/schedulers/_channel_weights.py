@@ -22,8 +22,6 @@ from freshband.schedulers._marginals import (
 from freshband.schedulers.base import _needed_horizon
 from freshband.states import FIXED, ORDER, between, declare, record
 
-__all__ = ["Weighted", "WeightsState"]
-
 _FAINT = -30.0  # smaller weights, in logarithms relative to the largest, count as much
 _CERTAIN = 1.0 - 1e-9
 

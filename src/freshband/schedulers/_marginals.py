@@ -22,8 +22,6 @@ from freshband.schedulers.base import select, select_available, update, update_l
 from freshband.schedulers.counts import Counts, absorb, absorb_late, keeps_means, start_counts
 from freshband.states import FIXED, between, declare
 
-__all__ = ["MarginalsState", "close", "credit", "dep_round", "spread", "start_marginals"]
-
 _REMEMBERED = 64  # rounds whose marginals are kept, for outcomes that come late
 _EDGE = 1e-12  # a marginal this close to 0 or 1 is not rounded any further
 

@@ -16,15 +16,8 @@ from pydantic import Field
 
 from freshband._jit import cold, kernel
 from freshband.parameters import Parameters
-from freshband.ranking import sort_by, take_available, take_best
-from freshband.schedulers.base import (
-    Presets,
-    register,
-    select,
-    select_available,
-    update,
-    update_late,
-)
+from freshband.ranking import sort_by
+from freshband.schedulers.base import Presets, register, update, update_late
 from freshband.schedulers.counts import (
     Counts,
     absorb,
@@ -33,15 +26,15 @@ from freshband.schedulers.counts import (
     keeps_means,
     start_counts,
 )
+from freshband.schedulers.index import evaluate, note_choice, plays_largest
 from freshband.states import FIXED, FLAGS, ORDER, between, declare, record
-
-__all__ = ["AdSwitch"]
 
 _LEVELS = 24  # powers of two: the longest interval is 2^24 rounds
 _LAST = -1e15  # below the key of every channel that takes turns
 
 
 @keeps_means
+@plays_largest
 class _AdSwitchState(NamedTuple):
     """What is known in the present episode; a mark has two places per power of two."""
 
@@ -98,38 +91,21 @@ def _owe(state: Any, t: int, rng: Any) -> None:
                 size *= 0.5
 
 
-@cold
-def _rank(state: Any, t: int, rng: Any) -> None:
+@evaluate.register(_AdSwitchState)
+def _rank(index: _AdSwitchState, elapsed: int, rng: Any) -> None:
     """Write the keys: who waited longest comes first, bad channels that need no check come last."""
-    _owe(state, t, rng)
-    for channel in range(len(state.values)):
-        if state.good[channel] == 1 or state.owed[channel] > 0:
-            state.values[channel] = -float(state.used[channel])
+    _owe(index, elapsed, rng)
+    for channel in range(len(index.values)):
+        if index.good[channel] == 1 or index.owed[channel] > 0:
+            index.values[channel] = -float(index.used[channel])
         else:
-            state.values[channel] = _LAST * (2.0 - state.counts.mean[channel])
+            index.values[channel] = _LAST * (2.0 - index.counts.mean[channel])
 
 
-@kernel
-def _note(state: Any, t: int, chosen: Any) -> None:
+@note_choice.register(_AdSwitchState)
+def _note(scheduler: _AdSwitchState, t: int, chosen: Any) -> None:
     for j in range(len(chosen)):
-        state.used[chosen[j]] = t
-
-
-@select.register(_AdSwitchState)
-def _select(scheduler: _AdSwitchState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
-    _rank(scheduler, t, rng)
-    take_best(scheduler.values, t, chosen)
-    _note(scheduler, t, chosen)
-
-
-@select_available.register(_AdSwitchState)
-def _select_available(
-    scheduler: _AdSwitchState, t: int, ages: Any, rng: Any, available: Any, scores: Any, chosen: Any
-) -> bool:
-    _rank(scheduler, t, rng)
-    take_available(scheduler.values, t, available, chosen)
-    _note(scheduler, t, chosen)
-    return True
+        scheduler.used[chosen[j]] = t
 
 
 @cold

@@ -11,8 +11,6 @@ from freshband.schedulers._aoi_aware import AoIAwareState, wrap
 from freshband.schedulers.base import register
 from freshband.schedulers.thompson import Thompson
 
-__all__ = ["AoiThompson"]
-
 
 @register("aoi-thompson")
 @final

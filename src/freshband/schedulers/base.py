@@ -15,26 +15,6 @@ from freshband._jit import verb
 from freshband._registry import Registry
 from freshband.errors import ParameterError
 
-__all__ = [
-    "Matchings",
-    "Presets",
-    "Scheduler",
-    "forget_client",
-    "link_mean",
-    "means",
-    "override",
-    "ranks_by_means",
-    "register",
-    "registry",
-    "reveal",
-    "score",
-    "select",
-    "select_available",
-    "update",
-    "update_late",
-]
-
-
 _DEFAULT: Final = "default"
 
 _StateType = TypeVar("_StateType", bound=type)

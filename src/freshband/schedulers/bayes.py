@@ -21,8 +21,6 @@ from freshband.schedulers._bayes_links import BayesLinksState, start_links
 from freshband.schedulers._bayes_state import BayesState, start_channels
 from freshband.schedulers.base import register
 
-__all__ = ["Bayes"]
-
 
 @register("bayes")
 @final

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from freshband.states import _fields, _is_state
 
-__all__ = ["Beliefs", "explain"]
-
 
 class Beliefs(NamedTuple):
     """The state of knowledge after a round; M clients and N channels.

@@ -20,8 +20,6 @@ from freshband.schedulers.base import means, ranks_by_means, register, update, u
 from freshband.schedulers.index import evaluate, plays_largest
 from freshband.states import FIXED, between, declare
 
-__all__ = ["BocpdThompson"]
-
 
 @plays_largest
 @ranks_by_means

@@ -14,8 +14,6 @@ from freshband.schedulers.counts import Counts, rounds_counted
 from freshband.schedulers.index import Index, IndexParameters, evaluate, plays_largest_index
 from freshband.states import FIXED, declare
 
-__all__ = ["Cucb", "Ucb"]
-
 
 @plays_largest_index
 class _CucbState(NamedTuple):

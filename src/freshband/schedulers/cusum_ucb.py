@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Any, ClassVar, Literal, final
 
-import numpy as np
 from pydantic import Field
 
 from freshband.detectors.cusum import Cusum
 from freshband.schedulers.base import Presets, _needed_horizon, register
-from freshband.schedulers.restarting import Restarting, _RestartingState, restart_on_change
-
-__all__ = ["CusumUcb"]
+from freshband.schedulers.restarting import Restarting
 
 
 @register("cusum-ucb")
@@ -78,10 +75,8 @@ class CusumUcb(Restarting):
     n_segments: int = Field(default=6, ge=2)
     restart: Literal["global", "local", "localised"] = "local"
 
-    def start(
-        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> _RestartingState:
-        """Allocate the state."""
+    def restarts(self, n_channels: int, horizon: int | None) -> dict[str, Any]:
+        """Return the detector, and when and what restarts."""
         limit, rate = self.threshold, self.alpha
         if limit == "published" or rate == "published":
             rounds = _needed_horizon(horizon, "cusum-ucb with 'published'")
@@ -89,9 +84,4 @@ class CusumUcb(Restarting):
             limit = math.log(length) if limit == "published" else limit
             rate = math.sqrt(math.log(length) / length) if rate == "published" else rate
         detector = Cusum(warm_up=self.warm_up, drift=self.drift, threshold=limit)
-        return restart_on_change(
-            self.start_index(n_clients, n_channels, rng, horizon),
-            detector.start(n_channels),
-            alpha=rate,
-            restart=self.restart,
-        )
+        return {"detector": detector.start(n_channels), "alpha": rate, "restart": self.restart}

@@ -8,8 +8,6 @@ from freshband.schedulers._forgetting import Discounted
 from freshband.schedulers.base import register
 from freshband.schedulers.thompson import _ThompsonState
 
-__all__ = ["DThompson"]
-
 
 @register("d-thompson")
 @final

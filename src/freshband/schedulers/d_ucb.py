@@ -10,8 +10,6 @@ from freshband.schedulers._forgetting import Discounted
 from freshband.schedulers.base import register
 from freshband.schedulers.cucb import Ucb
 
-__all__ = ["DUcb"]
-
 
 @register("d-ucb")
 @final

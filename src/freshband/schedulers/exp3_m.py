@@ -7,8 +7,6 @@ from typing import final
 from freshband.schedulers._channel_weights import Weighted
 from freshband.schedulers.base import register
 
-__all__ = ["Exp3M"]
-
 
 @register("exp3-m")
 @final

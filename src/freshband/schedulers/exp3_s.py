@@ -10,8 +10,6 @@ from pydantic import Field
 from freshband.schedulers._channel_weights import Weighted
 from freshband.schedulers.base import register
 
-__all__ = ["Exp3S"]
-
 _UNKNOWN = 10_000  # rounds, in a logarithm, where the horizon is not known
 
 

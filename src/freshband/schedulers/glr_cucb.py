@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Any, ClassVar, Literal, final
 
-import numpy as np
 from pydantic import Field
 
 from freshband.detectors.glr import Glr
 from freshband.schedulers.base import Matchings, Presets, _needed_horizon, register
-from freshband.schedulers.restarting import Restarting, _RestartingState, restart_on_change
-
-__all__ = ["GlrCucb"]
+from freshband.schedulers.restarting import Restarting
 
 
 @register("glr-cucb")
@@ -95,19 +92,16 @@ class GlrCucb(Restarting):
     explore_fill: Literal["index", "random"] = "index"
     restart: Literal["global", "local", "localised"] = "global"
 
-    def start(
-        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> _RestartingState:
-        """Allocate the state."""
-        return restart_on_change(
-            self.start_index(n_clients, n_channels, rng, horizon),
-            Glr(delta=self.delta, threshold=self.threshold).start(n_channels),
-            alpha=self._rate(n_channels, horizon),
-            grows=self.alpha_schedule == "sqrt_episode",
-            falls=self.alpha == "anytime",
-            restart=self.restart,
-            random_fill=self.explore_fill == "random",
-        )
+    def restarts(self, n_channels: int, horizon: int | None) -> dict[str, Any]:
+        """Return the detector, and when and what restarts."""
+        return {
+            "detector": Glr(delta=self.delta, threshold=self.threshold).start(n_channels),
+            "alpha": self._rate(n_channels, horizon),
+            "grows": self.alpha_schedule == "sqrt_episode",
+            "falls": self.alpha == "anytime",
+            "restart": self.restart,
+            "random_fill": self.explore_fill == "random",
+        }
 
     def _rate(self, n_channels: int, horizon: int | None) -> float:
         if not isinstance(self.alpha, str):

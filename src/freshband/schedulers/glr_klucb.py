@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Any, ClassVar, Literal, final
 
-import numpy as np
 from pydantic import Field
 
 from freshband.schedulers.base import Presets, _needed_horizon, register
 from freshband.schedulers.glr_cucb import GlrCucb
-from freshband.schedulers.restarting import Restarting, _RestartingState
-
-__all__ = ["GlrKlucb"]
+from freshband.schedulers.restarting import Restarting
 
 
 @register("glr-klucb")
@@ -82,30 +79,15 @@ class GlrKlucb(Restarting):
     alpha: Annotated[float, Field(ge=0, le=1)] | Literal["published", "anytime"] = "anytime"
     n_segments: int = Field(default=6, ge=2)
 
-    def start(
-        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> _RestartingState:
-        """Allocate the state."""
+    def restarts(self, n_channels: int, horizon: int | None) -> dict[str, Any]:
+        """Return the detector, and when and what restarts."""
         changes = (self.n_segments - 1) * (n_channels if self.restart == "local" else 1)
-        delta: float
-        alpha: float | Literal["anytime"]
-        if self.delta != "published":
-            delta = self.delta
-        else:
+        tuned: dict[str, Any] = {"delta": self.delta, "alpha": self.alpha}
+        if self.delta == "published":
             rounds = _needed_horizon(horizon, "glr-klucb with delta='published'")
-            delta = min(0.5, 1.0 / math.sqrt(changes * rounds))
-        if self.alpha != "published":
-            alpha = self.alpha
-        else:
+            tuned["delta"] = min(0.5, 1.0 / math.sqrt(changes * rounds))
+        if self.alpha == "published":
             rounds = _needed_horizon(horizon, "glr-klucb with alpha='published'")
-            alpha = min(1.0, 0.05 * math.sqrt(changes * math.log(rounds) / rounds))
-        same = GlrCucb(
-            index=self.index,
-            index_c=self.index_c,
-            threshold="besson",
-            restart=self.restart,
-            delta=delta,
-            alpha=alpha,
-            channel_key=self.channel_key,
-        )
-        return same.start(n_clients, n_channels, rng, horizon)
+            tuned["alpha"] = min(1.0, 0.05 * math.sqrt(changes * math.log(rounds) / rounds))
+        same = GlrCucb(**tuned, threshold="besson", restart=self.restart)
+        return same.restarts(n_channels, horizon)

@@ -17,15 +17,6 @@ from freshband.ranking import take_available, take_best
 from freshband.schedulers.base import _StateType, score, select, select_available
 from freshband.schedulers.counts import learns_means, start_counts
 
-__all__ = [
-    "Index",
-    "IndexParameters",
-    "evaluate",
-    "plays_largest",
-    "plays_largest_index",
-    "write_key",
-]
-
 _KEYS = ("mean", "index")  # ranking key of the chosen channels: (31) or (30)
 
 
@@ -72,6 +63,11 @@ def evaluate(index: Any, elapsed: int, rng: Any) -> None:
     """Compute every channel's index into ``index.values``; ``elapsed`` >= 1 is t - τ."""
 
 
+@verb
+def note_choice(scheduler: Any, t: int, chosen: Any) -> None:
+    """Note the channels chosen for a round; by default nothing."""
+
+
 @kernel
 def write_key(index: Any, scores: Any) -> None:
     """Write the ranking key: historical mean (31), or the index (30)."""
@@ -87,6 +83,7 @@ def plays_largest(state_type: _StateType) -> _StateType:
     def _select(scheduler: Any, t: int, ages: Any, rng: Any, chosen: Any) -> None:
         evaluate(scheduler, t, rng)
         take_best(scheduler.values, t, chosen)
+        note_choice(scheduler, t, chosen)
 
     @select_available.register(state_type)
     def _select_available(
@@ -94,6 +91,7 @@ def plays_largest(state_type: _StateType) -> _StateType:
     ) -> bool:
         evaluate(scheduler, t, rng)
         take_available(scheduler.values, t, available, chosen)
+        note_choice(scheduler, t, chosen)
         return True
 
     return state_type

@@ -14,8 +14,6 @@ from freshband.schedulers.counts import Counts, rounds_counted
 from freshband.schedulers.index import IndexParameters, evaluate, plays_largest_index
 from freshband.states import FIXED, declare
 
-__all__ = ["KlUcb"]
-
 
 @plays_largest_index
 class _KlUcbState(NamedTuple):

@@ -28,8 +28,6 @@ from freshband.schedulers.base import Matchings, Presets, _needed_horizon, regis
 from freshband.schedulers.counts import absorb, start_counts
 from freshband.states import record
 
-__all__ = ["MExp3"]
-
 _FIXED, _ANYTIME = range(2)
 _SKIP, _PROPENSITY = range(2)
 _HEADROOM = 200.0  # rebuild the tree when a weight outgrows the reference by e^200

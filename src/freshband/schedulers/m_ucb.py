@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Any, ClassVar, Literal, final
 
-import numpy as np
 from pydantic import Field
 
 from freshband.detectors.two_halves import TwoHalves
 from freshband.schedulers.base import Presets, _needed_horizon, register
-from freshband.schedulers.restarting import Restarting, _RestartingState, restart_on_change
-
-__all__ = ["MUcb"]
+from freshband.schedulers.restarting import Restarting
 
 
 @register("m-ucb")
@@ -81,16 +78,13 @@ class MUcb(Restarting):
     alpha: Annotated[float, Field(ge=0, le=1)] | Literal["published"] = 0.02
     n_segments: int = Field(default=6, ge=1)
 
-    def start(
-        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> _RestartingState:
-        """Allocate the state."""
+    def restarts(self, n_channels: int, horizon: int | None) -> dict[str, Any]:
+        """Return the detector, and when and what restarts."""
         limit = self._limit(n_channels, horizon)
-        return restart_on_change(
-            self.start_index(n_clients, n_channels, rng, horizon),
-            TwoHalves(window=self.window, threshold=limit).start(n_channels),
-            alpha=_rounded_up(n_channels, self._rate(n_channels, limit, horizon)),
-        )
+        return {
+            "detector": TwoHalves(window=self.window, threshold=limit).start(n_channels),
+            "alpha": _rounded_up(n_channels, self._rate(n_channels, limit, horizon)),
+        }
 
     def _limit(self, n_channels: int, horizon: int | None) -> float:
         if self.threshold != "published":

@@ -17,15 +17,7 @@ from pydantic import Field
 
 from freshband._jit import cold, kernel
 from freshband.parameters import Parameters
-from freshband.ranking import take_available, take_best
-from freshband.schedulers.base import (
-    Presets,
-    register,
-    select,
-    select_available,
-    update,
-    update_late,
-)
+from freshband.schedulers.base import Presets, register, update, update_late
 from freshband.schedulers.counts import (
     Counts,
     absorb,
@@ -34,9 +26,8 @@ from freshband.schedulers.counts import (
     keeps_means,
     start_counts,
 )
+from freshband.schedulers.index import evaluate, note_choice, plays_largest
 from freshband.states import FIXED, FLAGS, between, declare, record
-
-__all__ = ["Master"]
 
 _ORDERS = 40  # the longest block has 2^39 rounds
 
@@ -50,6 +41,7 @@ _INSTANCE = np.dtype(
 
 
 @keeps_means
+@plays_largest
 class _MasterState(NamedTuple):
     """The block, and its instance of each order."""
 
@@ -129,46 +121,29 @@ def _schedule(state: Any, t: int, rng: Any) -> None:
     block["active"] = active
 
 
-@cold
-def _evaluate(state: Any, t: int, rng: Any) -> None:
+@evaluate.register(_MasterState)
+def _evaluate(index: _MasterState, elapsed: int, rng: Any) -> None:
     """Let the active instance compute its index."""
-    _schedule(state, t, rng)
-    active = state.block[0]["active"]
-    one = state.instances[active]
+    _schedule(index, elapsed, rng)
+    active = index.block[0]["active"]
+    one: Any = index.instances[active]
     one["rounds"] += 1
-    root = math.sqrt(state.rule[0]["bonus"] * math.log(one["rounds"]))
-    for channel in range(len(state.values)):
-        pulls = state.pulls[active, channel]
+    root = math.sqrt(index.rule[0]["bonus"] * math.log(one["rounds"]))
+    for channel in range(len(index.values)):
+        pulls = index.pulls[active, channel]
         if pulls > 0.0:
-            state.values[channel] = state.wins[active, channel] / pulls + root / math.sqrt(pulls)
+            index.values[channel] = index.wins[active, channel] / pulls + root / math.sqrt(pulls)
         else:
-            state.values[channel] = math.inf
+            index.values[channel] = math.inf
 
 
-@kernel
-def _hope(state: Any, chosen: Any) -> None:
+@note_choice.register(_MasterState)
+def _hope(scheduler: _MasterState, t: int, chosen: Any) -> None:
     """Note the optimistic estimate of the reward of the chosen channels, their mean index."""
     total = 0.0
     for j in range(len(chosen)):
-        total += min(state.values[chosen[j]], 1.0)
-    state.block[0]["hope"] = total / len(chosen)
-
-
-@select.register(_MasterState)
-def _select(scheduler: _MasterState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
-    _evaluate(scheduler, t, rng)
-    take_best(scheduler.values, t, chosen)
-    _hope(scheduler, chosen)
-
-
-@select_available.register(_MasterState)
-def _select_available(
-    scheduler: _MasterState, t: int, ages: Any, rng: Any, available: Any, scores: Any, chosen: Any
-) -> bool:
-    _evaluate(scheduler, t, rng)
-    take_available(scheduler.values, t, available, chosen)
-    _hope(scheduler, chosen)
-    return True
+        total += min(scheduler.values[chosen[j]], 1.0)
+    scheduler.block[0]["hope"] = total / len(chosen)
 
 
 @cold

@@ -8,29 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freshband.parameters import Parameters
-from freshband.ranking import take_available, take_best
 from freshband.schedulers._links import average_clients, offer_all
-from freshband.schedulers.base import (
-    Presets,
-    link_mean,
-    means,
-    register,
-    reveal,
-    score,
-    select,
-    select_available,
-)
-
-__all__ = ["Oracle"]
+from freshband.schedulers.base import Presets, link_mean, means, register, reveal, score, select
+from freshband.schedulers.index import plays_largest
 
 _SELECTIONS = ("mean", "csi", "fixed")
 
 
+@plays_largest
 class _OracleState(NamedTuple):
     """The true means or states, and the values derived from them."""
 
     truth: NDArray[np.float64]  # (N,) true means of the round
-    worth: NDArray[np.float64]  # (N,) the key by which channels are chosen and ranked
+    values: NDArray[np.float64]  # (N,) the key by which channels are chosen and ranked
     selection: NDArray[np.int64]  # (1,) position in _SELECTIONS
 
 
@@ -41,28 +31,15 @@ def _reveal(scheduler: _OracleState, true_means: Any, states: Any) -> None:
         mean = true_means[channel]
         scheduler.truth[channel] = mean
         if selection == 0:
-            scheduler.worth[channel] = mean
+            scheduler.values[channel] = mean
         elif selection == 1:  # Good channels first; means are NaN where a trace has none
-            scheduler.worth[channel] = states[channel]
-
-
-@select.register(_OracleState)
-def _select(scheduler: _OracleState, t: int, ages: Any, rng: Any, chosen: Any) -> None:
-    take_best(scheduler.worth, t, chosen)
-
-
-@select_available.register(_OracleState)
-def _select_available(
-    scheduler: _OracleState, t: int, ages: Any, rng: Any, available: Any, scores: Any, chosen: Any
-) -> bool:
-    take_available(scheduler.worth, t, available, chosen)
-    return True
+            scheduler.values[channel] = states[channel]
 
 
 @score.register(_OracleState)
 def _score(scheduler: _OracleState, t: int, scores: Any) -> None:
     for channel in range(scores.shape[1]):
-        scores[0, channel] = scheduler.worth[channel]
+        scores[0, channel] = scheduler.values[channel]
 
 
 @means.register(_OracleState)
@@ -75,7 +52,7 @@ class _OracleLinksState(NamedTuple):
     """The same for M clients whose links differ."""
 
     truth: NDArray[np.float64]  # (M, N)
-    worth: NDArray[np.float64]  # (M, N)
+    values: NDArray[np.float64]  # (M, N)
     selection: NDArray[np.int64]  # (1,)
 
 
@@ -87,9 +64,9 @@ def _reveal_links(scheduler: _OracleLinksState, true_means: Any, states: Any) ->
             mean = true_means[client, channel]
             scheduler.truth[client, channel] = mean
             if selection == 0:
-                scheduler.worth[client, channel] = mean
+                scheduler.values[client, channel] = mean
             elif selection == 1:
-                scheduler.worth[client, channel] = states[client, channel]
+                scheduler.values[client, channel] = states[client, channel]
 
 
 @select.register(_OracleLinksState)
@@ -101,7 +78,7 @@ def _select_links(scheduler: _OracleLinksState, t: int, ages: Any, rng: Any, cho
 def _score_links(scheduler: _OracleLinksState, t: int, scores: Any) -> None:
     for client in range(scores.shape[0]):  # numba takes seconds for an assignment of matrices
         for channel in range(scores.shape[1]):
-            scores[client, channel] = scheduler.worth[client, channel]
+            scores[client, channel] = scheduler.values[client, channel]
 
 
 @means.register(_OracleLinksState)
@@ -163,19 +140,17 @@ class Oracle(Parameters):
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
     ) -> _OracleState:
-        """Allocate the state; ``worth`` of a fixed oracle is filled in by the simulator."""
-        return _OracleState(
-            truth=np.zeros(n_channels),
-            worth=np.zeros(n_channels),
-            selection=np.array([_SELECTIONS.index(self.selection)], np.int64),
-        )
+        """Allocate the state; ``values`` of a fixed oracle is filled in by the simulator."""
+        return _OracleState(*self._arrays(n_channels))
 
     def start_links(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
     ) -> _OracleLinksState:
         """Allocate the state; what is shown to the oracle has the shape (M, N)."""
-        return _OracleLinksState(
-            truth=np.zeros((n_clients, n_channels)),
-            worth=np.zeros((n_clients, n_channels)),
-            selection=np.array([_SELECTIONS.index(self.selection)], np.int64),
-        )
+        return _OracleLinksState(*self._arrays(n_clients, n_channels))
+
+    def _arrays(
+        self, *shape: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+        selection = np.array([_SELECTIONS.index(self.selection)], np.int64)
+        return np.zeros(shape), np.zeros(shape), selection

@@ -14,8 +14,6 @@ from freshband.schedulers.counts import Counts
 from freshband.schedulers.index import Index, evaluate, plays_largest_index
 from freshband.states import FIXED, declare
 
-__all__ = ["QUcb"]
-
 
 @plays_largest_index
 class _QUcbState(NamedTuple):

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, final
+from typing import Any, Literal, final
 
-import numpy as np
 from pydantic import Field
 
 from freshband.detectors.bocpd import RestartedBocpd
 from freshband.schedulers.base import register
-from freshband.schedulers.restarting import Restarting, _RestartingState, restart_on_change
-
-__all__ = ["RBocpd"]
+from freshband.schedulers.restarting import Restarting
 
 
 @register("r-bocpd")
@@ -71,13 +68,11 @@ class RBocpd(Restarting):
     alpha: float = Field(default=0.02, ge=0, le=1)
     restart: Literal["global", "local", "localised"] = "global"
 
-    def start(
-        self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> _RestartingState:
-        """Allocate the state."""
-        return restart_on_change(
-            self.start_index(n_clients, n_channels, rng, horizon),
-            RestartedBocpd(delta=self.delta, forecasters=self.forecasters).start(n_channels),
-            alpha=self.alpha,
-            restart=self.restart,
-        )
+    def restarts(self, n_channels: int, horizon: int | None) -> dict[str, Any]:
+        """Return the detector, and when and what restarts."""
+        detector = RestartedBocpd(delta=self.delta, forecasters=self.forecasters)
+        return {
+            "detector": detector.start(n_channels),
+            "alpha": self.alpha,
+            "restart": self.restart,
+        }

@@ -42,8 +42,6 @@ from freshband.schedulers.counts import absorb, absorb_late, clear, clear_all, k
 from freshband.schedulers.index import evaluate, write_key
 from freshband.states import FIXED, ORDER, between, declare, record
 
-__all__ = ["Restarting", "restart_on_change"]
-
 _RESTARTS = ("global", "local", "localised")
 _GLOBAL, _LOCAL, _LOCALISED = range(3)
 _NEVER = np.iinfo(np.int64).max // 2
@@ -92,7 +90,7 @@ def restart_on_change(
     number of episodes; ``falls``: it falls as `sqrt(ln x / x)`, x rounds after the last restart.
     ``restart`` and ``random_fill`` are options of `glr-cucb`.
     """
-    if not evaluate.knows(type(index)) or not hasattr(index, "counts"):
+    if not evaluate.knows(type(index)) or not hasattr(index, "key"):
         raise ParameterError(
             "index must be the state of an index policy, such as that of cucb, kl-ucb or "
             f"thompson, got {type(index).__name__}"
@@ -131,15 +129,20 @@ class Restarting(Parameters):
             )
         return index
 
-    def start_index(
+    def restarts(self, n_channels: int, horizon: int | None) -> dict[str, Any]:
+        """Return the state of the detector, and the further arguments of `restart_on_change`."""
+        raise NotImplementedError
+
+    def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
-    ) -> Any:
-        """Allocate the state of the index."""
+    ) -> _RestartingState:
+        """Allocate the state."""
         options: dict[str, Any] = {"channel_key": self.channel_key}
         if self.index == "ucb":
             options["index_c"] = self.index_c
         kind = registry["cucb" if self.index == "ucb" else self.index]
-        return _checked(kind, **options).start(n_clients, n_channels, rng, horizon)
+        index = _checked(kind, **options).start(n_clients, n_channels, rng, horizon)
+        return restart_on_change(index, **self.restarts(n_channels, horizon))
 
 
 @functools.cache

@@ -12,8 +12,6 @@ from freshband.schedulers.base import Matchings, register, select, select_availa
 from freshband.schedulers.counts import Counts, learns_means, start_counts
 from freshband.states import between, declare
 
-__all__ = ["RoundRobin"]
-
 
 @learns_means
 class _RoundRobinState(NamedTuple):

@@ -8,8 +8,6 @@ from freshband.schedulers._forgetting import Windowed
 from freshband.schedulers.base import register
 from freshband.schedulers.thompson import _ThompsonState
 
-__all__ = ["SwThompson"]
-
 
 @register("sw-thompson")
 @final

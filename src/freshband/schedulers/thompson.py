@@ -12,8 +12,6 @@ from freshband.schedulers.counts import Counts
 from freshband.schedulers.index import IndexParameters, evaluate, plays_largest_index
 from freshband.states import FIXED, declare
 
-__all__ = ["Thompson"]
-
 
 @plays_largest_index
 class _ThompsonState(NamedTuple):

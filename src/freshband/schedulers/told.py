@@ -11,8 +11,6 @@ from freshband.parameters import Parameters
 from freshband.ranking import take_best
 from freshband.schedulers.base import means, ranks_by_means, register, reveal, select, update
 
-__all__ = ["Told"]
-
 
 @ranks_by_means
 class _ToldState(NamedTuple):

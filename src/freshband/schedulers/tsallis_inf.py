@@ -15,8 +15,6 @@ from freshband.schedulers._marginals import MarginalsState, credit, spread, star
 from freshband.schedulers.base import register
 from freshband.states import FIXED, between, declare
 
-__all__ = ["TsallisInf"]
-
 _EXACT = 1e-11  # the error allowed in a marginal, and in their sum
 _MOST = 1.0 - 1e-12  # a marginal that counts as 1
 

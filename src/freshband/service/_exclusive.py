@@ -6,18 +6,16 @@ import os
 import sys
 from pathlib import Path
 
-from freshband.errors import FileError, reason
+from freshband.errors import FileError, accessing
 
 
 class Exclusive:
     """A lock file, held until `release` or the end of the process; raises `FileError`."""
 
     def __init__(self, path: Path, what: Path) -> None:
-        try:
+        with accessing("write", path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise FileError(f"cannot write {path}: {reason(error)}") from None
         try:
             _lock(self._handle)
         except OSError:

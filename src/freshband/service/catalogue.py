@@ -25,8 +25,6 @@ from freshband.parameters import whole_number
 from freshband.service.calls import SETTINGS, check_body
 from freshband.service.hosted import Hosted
 
-__all__ = ["Catalogue"]
-
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 _NUMBERS: Final = 10**7  # that a coordinator started by a request may hold
 _MOST: Final = 64  # coordinators

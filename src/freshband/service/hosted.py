@@ -21,13 +21,11 @@ from typing import Any, Final
 
 from freshband._files import write_whole
 from freshband.coordinator import Coordinator
-from freshband.errors import FileError, ParameterError, RuleError, reason, shown
+from freshband.errors import FileError, ParameterError, RuleError, accessing, reason, shown
 from freshband.service._exclusive import Exclusive
 from freshband.service.calls import CALLS, SETTINGS, check_body
 from freshband.service.journal import Journal
 from freshband.warming import compile_for
-
-__all__ = ["Hosted"]
 
 _LOG = logging.getLogger("freshband.service")
 _FORMAT: Final = "freshband journal 1"
@@ -246,10 +244,8 @@ class Hosted:
     def _restore(self, path: Path, journal: Journal) -> None:
         """Read the snapshot, and execute the requests since then again."""
         records = journal.read()
-        try:
+        with accessing("read", path):
             state = path.read_bytes()
-        except OSError as error:
-            raise FileError(f"cannot read {path}: {reason(error)}") from None
         digest = hashlib.sha256(state).hexdigest()
         found = [n for n, each in enumerate(records) if each.get("snapshot") == digest]
         if not found or records[0].get("format") != _FORMAT:

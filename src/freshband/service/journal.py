@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from freshband._files import write_whole
-from freshband.errors import FileError, reason
-
-__all__ = ["Journal"]
+from freshband.errors import FileError, accessing, reason
 
 _DIGITS: Final = 32
 _BINARY: Final = getattr(os, "O_BINARY", 0)  # Windows would change line ends
@@ -69,10 +67,8 @@ class Journal:
             records.append(json.loads(text))
             last = digest
         if len(whole) < len(data):
-            try:
+            with accessing("write", self.path):
                 os.truncate(self.path, len(whole))
-            except OSError as error:
-                raise FileError(f"cannot write {self.path}: {reason(error)}") from None
         self._reach(len(whole), len(records), last)
         if self._doubtful:  # after a failed sync a second one may succeed without having written
             write_whole(self.path, whole)
@@ -83,17 +79,13 @@ class Journal:
         return records
 
     def _data(self) -> bytes:
-        try:
+        with accessing("read", self.path):
             return self.path.read_bytes()
-        except OSError as error:
-            raise FileError(f"cannot read {self.path}: {reason(error)}") from None
 
     def _open(self) -> None:
-        try:
-            if self._handle < 0:
+        if self._handle < 0:
+            with accessing("write", self.path):
                 self._handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | _BINARY)
-        except OSError as error:
-            raise FileError(f"cannot write {self.path}: {reason(error)}") from None
 
     def _texts(self, whole: bytes) -> Iterator[tuple[bytes, bytes]]:
         last = b""

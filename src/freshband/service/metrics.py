@@ -14,8 +14,6 @@ from freshband import __version__
 from freshband.errors import FileError
 from freshband.service.catalogue import Catalogue
 
-__all__ = ["Metrics"]
-
 _SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 1.0, 10.0)
 
 

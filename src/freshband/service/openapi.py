@@ -8,8 +8,6 @@ from typing import Any, Final
 from freshband import __version__
 from freshband.service.calls import CALLS, SETTINGS, Field
 
-__all__ = ["ERRORS", "describe"]
-
 ERRORS: Final = {
     400: "the body is not JSON",
     401: "the token is missing or wrong",

@@ -11,12 +11,10 @@ from typing import Final
 
 import uvicorn
 
-from freshband.errors import FileError, ParameterError, reason, shown
+from freshband.errors import FileError, ParameterError, accessing, reason, shown
 from freshband.parameters import whole_number
 from freshband.service.app import create_app, is_loopback
 from freshband.service.catalogue import Catalogue
-
-__all__ = ["check_listening", "read_secret", "serve"]
 
 _LOG = logging.getLogger("freshband.service")
 _SHORTEST: Final = 16  # characters of a token
@@ -26,10 +24,8 @@ _GRACE: Final = 5  # seconds for requests that are being answered when the servi
 
 def read_secret(path: str | os.PathLike[str], what: str) -> bytes:
     """Return what a file holds without white space around it, at least 16 bytes."""
-    try:
+    with accessing("read", path):
         secret = Path(path).read_bytes().strip()
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {reason(error)}") from None
     if len(secret) < _SHORTEST:
         raise ParameterError(f"{what} must have at least {_SHORTEST} bytes, got {len(secret)}")
     return secret

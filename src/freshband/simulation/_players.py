@@ -114,7 +114,7 @@ class Player(ABC):
         """Tell an oracle of fixed sets what each channel, or each link, is worth in hindsight."""
         state = self.scheduler
         oracle = state.inner if isinstance(state, AoIAwareState) else state
-        oracle.worth[:] = worth
+        oracle.values[:] = worth
 
     def play(self, t: int, block: Block, conditions: Conditions | None) -> None:
         """Play a block of rounds, of which the first is t + 1."""

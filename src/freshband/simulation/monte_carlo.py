@@ -43,8 +43,6 @@ from freshband.simulation._loop import Tally
 from freshband.simulation._players import Game, enter, selection_of
 from freshband.simulation.result import _LIBRARIES, _collect, _Record
 
-__all__ = ["simulate"]
-
 _CELLS = 1 << 17  # states per block, so that it and its means stay in the second-level cache
 _FATES = 1 << 22  # rounds times clients per block, so that what happens to them takes 100 MB
 

@@ -12,8 +12,6 @@ from freshband.schedulers.base import means
 from freshband.schedulers.beliefs import Beliefs, explain
 from freshband.simulation._players import Game, enter
 
-__all__ = ["replay_beliefs"]
-
 
 def replay_beliefs(policy: Policy, game: Game, cuts: NDArray[np.int64]) -> list[Beliefs]:
     """Return what a policy believed after the rounds ``cuts[1:]``; nothing if it cannot tell."""

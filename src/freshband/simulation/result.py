@@ -21,8 +21,6 @@ from freshband.errors import ParameterError, shown
 from freshband.simulation._loop import Tally
 from freshband.statistics import mean_and_error
 
-__all__ = ["load_result", "save_result", "summarise"]
-
 _OF_DETECTORS = ("alarms", "detected", "missed", "false_alarms", "delay")
 _REGRETS = ("regret", "regret_rotate", "regret_fixed")
 _FORMAT = "freshband simulation 1"

@@ -23,8 +23,6 @@ from freshband.theory._inputs import (
     whole_numbers,
 )
 
-__all__ = ["constant_age", "expected_age", "mean_age_of_share", "rotation_age"]
-
 
 def expected_age(means: ArrayLike, variant: Variant = "corrected", *, start: float = 1.0) -> Array:
     """Return the expected age in every round, for channels of any means (Lemma 2).

@@ -10,8 +10,6 @@ import numpy as np
 
 from freshband.theory._inputs import Array, Flags
 
-__all__ = ["Bound"]
-
 
 @dataclass(frozen=True, eq=False)
 class Bound:

@@ -24,8 +24,6 @@ from freshband.theory._inputs import (
 )
 from freshband.theory.bound import Bound
 
-__all__ = ["ConvergenceBound", "convergence_bound"]
-
 
 @dataclass(frozen=True, eq=False)
 class ConvergenceBound(Bound):

@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike
 
 from freshband.theory._inputs import Array, positive_numbers, probabilities, whole_numbers
 
-__all__ = ["age_cutoff", "ahead_weight", "any_policy_regret", "regret_terms"]
-
 
 def ahead_weight(best_means: ArrayLike) -> Array:
     """Return `W(t)`, the expected number of rounds, from t on, in which a loss in round t counts.

@@ -20,8 +20,6 @@ from freshband.theory._inputs import (
 from freshband.theory.bound import Bound
 from freshband.theory.cost import age_cutoff
 
-__all__ = ["m_exp3_bound", "missed_needle_regret", "n_super_arms"]
-
 _E1 = math.e - 1.0
 _log_gamma = np.vectorize(math.lgamma, otypes=[np.float64])
 

@@ -17,8 +17,6 @@ from freshband.parameters import whole_number
 from freshband.theory._inputs import Array, positive_numbers, probabilities
 from freshband.theory.bound import Bound
 
-__all__ = ["weighted_age_bound"]
-
 _STEPS = 5000  # each is one assignment problem
 _GAP = 1e-4  # as a fraction; what is left of it is subtracted
 

@@ -25,8 +25,6 @@ from freshband.theory._inputs import (
 )
 from freshband.theory.bound import Bound
 
-__all__ = ["adversarial_lower_bound", "piecewise_lower_bound", "segments_lower_bound"]
-
 _Epsilon: TypeAlias = Literal["paper", "best"] | ArrayLike
 
 

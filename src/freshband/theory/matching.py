@@ -15,8 +15,6 @@ from freshband.errors import ParameterError
 from freshband.parameters import whole_number
 from freshband.theory._inputs import Array, positive_numbers, probabilities
 
-__all__ = ["Optimum", "age_sorted", "next_age_sum", "two_client_optimum"]
-
 _SLACK = 1e-11  # the chance of an age beyond the default cut-off, roughly
 _DEEPEST = 1000  # ages; a million states
 

@@ -19,8 +19,6 @@ from freshband.theory.lower import (
 )
 from freshband.theory.restarts import glr_cucb_bound, smallest_gap
 
-__all__ = ["Air", "BoundEntry", "describe_air", "list_bounds"]
-
 
 class Air(NamedTuple):
     """The constants of a channel environment that upper bounds depend on."""

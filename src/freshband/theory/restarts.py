@@ -28,8 +28,6 @@ from freshband.theory.age import rotation_age
 from freshband.theory.bound import Bound
 from freshband.theory.cost import age_cutoff
 
-__all__ = ["age_sum_bound", "glr_cucb_bound", "smallest_gap", "wrong_rounds"]
-
 
 def age_sum_bound(
     best_means: ArrayLike,

@@ -13,8 +13,6 @@ from freshband.federated.algorithms.base import Arrivals, Moved, Wrapper, regist
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Average"]
-
 
 class _Memory(NamedTuple):
     """What the rule remembers, the average, and the number of models in it."""

@@ -12,8 +12,6 @@ from freshband.federated.algorithms.base import register
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["BoundedMean"]
-
 
 @final
 @register("bounded")

@@ -8,8 +8,6 @@ from pydantic import Field
 
 from freshband.federated.algorithms.base import Wrapper, register
 
-__all__ = ["Eager"]
-
 
 @final
 @register("eager")

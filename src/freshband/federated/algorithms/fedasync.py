@@ -13,8 +13,6 @@ from freshband.federated.algorithms.base import Arrivals, Moved, register
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["FedAsync"]
-
 
 @final
 @register("fedasync")

@@ -12,8 +12,6 @@ from freshband.federated.algorithms.base import Arrivals, Moved, Rule, register,
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["FedAvg"]
-
 _Weighting = Literal["renorm", "fixed", "mean_one", "uniform", "literal"]
 _WEIGHTINGS: tuple[str, ...] = get_args(_Weighting)
 

@@ -14,8 +14,6 @@ from freshband.federated.algorithms.base import Arrivals, Moved, register
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["FedBuff"]
-
 
 class _Memory(NamedTuple):
     """What gathered since the last step: the discounted sum, and the number of updates in it."""

@@ -7,8 +7,6 @@ from typing import final
 from freshband.federated.algorithms._weighted import Flags, Vector, WeightedMean
 from freshband.federated.algorithms.base import register
 
-__all__ = ["Fixed"]
-
 
 @final
 @register("fixed")

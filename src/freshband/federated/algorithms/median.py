@@ -10,8 +10,6 @@ from freshband.federated.algorithms.base import register
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Median"]
-
 
 @final
 @register("median")

@@ -13,8 +13,6 @@ from freshband.federated.algorithms.base import register
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["TrimmedMean"]
-
 
 @final
 @register("trimmed")

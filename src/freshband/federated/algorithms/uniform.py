@@ -9,8 +9,6 @@ import numpy as np
 from freshband.federated.algorithms._weighted import Flags, Vector, WeightedMean
 from freshband.federated.algorithms.base import register
 
-__all__ = ["Uniform"]
-
 
 @final
 @register("uniform")

@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from freshband.federated.clients._pointwise import Uncompiled
 
 _LOCK = threading.Lock()
 
@@ -89,16 +90,12 @@ class _Calls(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
 
 
-class _OwnGenerator(TorchDispatchMode):
+class _OwnGenerator(Uncompiled):
     """Gives operations that draw random numbers a generator of their own."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate it
+        super().__init__()
         self.generator = torch.Generator().manual_seed(seed)
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # torch would import its compiler, which takes seconds, to keep out of here
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

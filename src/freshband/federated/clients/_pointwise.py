@@ -35,16 +35,11 @@ def at_risk(module: nn.Module, shape: tuple[int, ...]) -> bool:
     parameters = list(tried.parameters())
     if parameters[0].device.type != "cpu":
         return False
-    guard = _PlainImages()
+    guard = PlainImages()
     with guard:
         scores = tried(torch.zeros(2, *shape, dtype=parameters[0].dtype))
         torch.autograd.grad(scores.sum(), parameters, allow_unused=True)
     return guard.needed
-
-
-def watching() -> _PlainImages:
-    """Return a mode in which gradients are safe, which tells whether that was ``needed``."""
-    return _PlainImages()
 
 
 def differentiate(
@@ -55,20 +50,25 @@ def differentiate(
     ``guarded`` is for models `at_risk`: watching costs some microseconds per operation, too much
     for small models that do not need it.
     """
-    with _PlainImages() if guarded else nullcontext():
+    with PlainImages() if guarded else nullcontext():
         return torch.autograd.grad(loss, parameters, materialize_grads=True)
 
 
-class _PlainImages(TorchDispatchMode):
-    """Puts images into the plain layout before a convolution at risk is differentiated."""
+class Uncompiled(TorchDispatchMode):
+    """A mode that never meets torch's compiler."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate it
-        self.needed = False
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # torch would import its compiler, which takes seconds, to keep out of here
+
+
+class PlainImages(Uncompiled):
+    """Puts images into the plain layout before a convolution at risk is differentiated."""
+
+    needed = False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

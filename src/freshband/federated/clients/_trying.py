@@ -16,7 +16,7 @@ from torch.nn.parameter import is_lazy
 from freshband.errors import FreshbandError, ParameterError, reason, shown
 from freshband.federated._task import Task
 from freshband.federated.clients._noise import learn_pure
-from freshband.federated.clients._pointwise import watching
+from freshband.federated.clients._pointwise import PlainImages
 from freshband.federated.data.base import Dataset
 from freshband.federated.data.samples import Samples
 from freshband.federated.losses.base import scores_of
@@ -100,7 +100,7 @@ def try_training(module: nn.Module, dataset: Dataset, task: Task, batch_size: in
     before = {key: each.clone() for key, each in tried.named_buffers()}
     with torch.random.fork_rng(devices=[]):
         state = torch.get_rng_state()
-        with watching() as guard:
+        with PlainImages() as guard:
             outputs = _call(f"model must take samples, {takes}: {name}", tried, *inputs)
             loss = _loss_of(task, outputs, targets)
             gradients = torch.autograd.grad(loss, trained, allow_unused=True)

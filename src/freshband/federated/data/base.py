@@ -16,8 +16,6 @@ from freshband._seeding import Role, check_seed, sequence
 from freshband.errors import ParameterError, shown
 from freshband.parameters import whole_number
 
-__all__ = ["DataSource", "Dataset", "load_dataset", "register", "registry"]
-
 _SPLIT_SEED = 0  # fixed: accuracies of different seeds stay comparable
 
 

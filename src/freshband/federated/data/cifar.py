@@ -16,8 +16,6 @@ from freshband.federated._download import Archive, cache_folder, fetch
 from freshband.federated.data.base import Dataset, register
 from freshband.parameters import Parameters
 
-__all__ = ["Cifar10", "Cifar100"]
-
 _URL = "https://www.cs.toronto.edu/~kriz"
 _PIXELS = 3 * 32 * 32
 _OBJECTS = "airplane automobile bird cat deer dog frog horse ship truck"

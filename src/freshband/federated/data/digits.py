@@ -14,8 +14,6 @@ from freshband.errors import FileError
 from freshband.federated.data.base import _SPLIT_SEED, Dataset, register
 from freshband.parameters import Parameters
 
-__all__ = ["Digits"]
-
 _TEST_SHARE = 0.2
 
 

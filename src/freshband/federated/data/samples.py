@@ -15,8 +15,6 @@ import torch
 from freshband.errors import ParameterError, reason, shown
 from freshband.federated.data.base import Dataset, _check_columns
 
-__all__ = ["Samples", "read_clients", "read_samples"]
-
 _Columns: TypeAlias = dict[Any, Any]
 _TARGETS = ("label", "labels", "target", "targets", "y")
 _INPUTS = ("image", "img", "images", "pixel_values", "input_ids", "inputs", "features", "x")

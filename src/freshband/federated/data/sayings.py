@@ -11,8 +11,6 @@ from pydantic import Field
 from freshband.federated.data.base import Dataset, register
 from freshband.parameters import Parameters
 
-__all__ = ["Sayings"]
-
 _ALPHABET: Final = "\n abcdefghijklmnopqrstuvwxyz"
 _WORDS: Final = tuple(
     words.split()

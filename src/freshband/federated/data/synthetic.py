@@ -13,8 +13,6 @@ from freshband.errors import ParameterError
 from freshband.federated.data.base import Dataset, register
 from freshband.parameters import Parameters
 
-__all__ = ["Synthetic"]
-
 _COARSE = 4  # a prototype is a pattern of at most 4×4 patches: convolutions can see it
 
 

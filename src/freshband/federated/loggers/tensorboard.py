@@ -6,13 +6,11 @@ import os
 from pathlib import Path
 from typing import Any, final
 
-from freshband.errors import FileError, ParameterError, reason
+from freshband.errors import ParameterError, accessing
 from freshband.federated.loggers.base import missing, register, scalars_of
 from freshband.federated.records import RoundRecord
 from freshband.federated.settings import Training
 from freshband.parameters import file_path
-
-__all__ = ["TensorBoard"]
 
 
 @final
@@ -43,10 +41,8 @@ class TensorBoard:
         except ImportError:
             raise missing("TensorBoard", "train") from None
         make: Any = SummaryWriter
-        try:
+        with accessing("write", target):
             self._writer = make(str(target), purge_step=done + 1)
-        except OSError as error:
-            raise FileError(f"cannot write {target}: {reason(error)}") from None
 
     def log(self, record: RoundRecord) -> None:
         """Write one round."""

@@ -18,8 +18,6 @@ from freshband.federated.loggers.base import (
 from freshband.federated.records import RoundRecord
 from freshband.federated.settings import Training
 
-__all__ = ["Wandb"]
-
 
 @final
 @register("wandb")

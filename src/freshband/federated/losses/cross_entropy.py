@@ -11,8 +11,6 @@ from freshband.errors import ParameterError
 from freshband.federated.losses.base import register, scores_of
 from freshband.parameters import Parameters
 
-__all__ = ["CrossEntropy"]
-
 
 @final
 @register("cross-entropy")

@@ -10,8 +10,6 @@ from pydantic import Field
 from freshband.federated.losses.base import paired, register
 from freshband.parameters import Parameters
 
-__all__ = ["Huber"]
-
 
 @final
 @register("huber")

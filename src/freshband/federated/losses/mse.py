@@ -9,8 +9,6 @@ import torch
 from freshband.federated.losses.base import paired, register
 from freshband.parameters import Parameters
 
-__all__ = ["Mse"]
-
 
 @final
 @register("mse")

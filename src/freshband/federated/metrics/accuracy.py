@@ -9,8 +9,6 @@ import torch
 from freshband.federated.metrics.base import register
 from freshband.parameters import Parameters
 
-__all__ = ["Accuracy"]
-
 
 @final
 @register("accuracy")

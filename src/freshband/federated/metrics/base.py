@@ -9,8 +9,6 @@ import torch
 
 from freshband._registry import Registry
 
-__all__ = ["Metric", "MetricSpec", "build_metric", "register", "registry"]
-
 Metric: TypeAlias = Callable[[torch.Tensor, torch.Tensor], Any]
 
 

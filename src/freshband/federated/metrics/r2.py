@@ -10,8 +10,6 @@ from freshband.federated.losses.base import paired
 from freshband.federated.metrics.base import register
 from freshband.parameters import Parameters
 
-__all__ = ["R2"]
-
 
 @final
 @register("r2")

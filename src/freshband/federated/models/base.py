@@ -20,8 +20,6 @@ from freshband.errors import ParameterError, shown
 from freshband.federated.losses.base import scores_of
 from freshband.parameters import whole_number
 
-__all__ = ["ModelSpec", "build_model", "register", "registry"]
-
 _Shape: TypeAlias = tuple[int, int, int]
 _AnyShape: TypeAlias = tuple[int, ...]
 

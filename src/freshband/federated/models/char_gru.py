@@ -12,8 +12,6 @@ from freshband.errors import ParameterError
 from freshband.federated.models.base import _AnyShape, register
 from freshband.parameters import Parameters
 
-__all__ = ["CharGru"]
-
 
 @final
 @register("char-gru")

@@ -12,8 +12,6 @@ from torch import nn
 from freshband.federated.models.base import _AnyShape, _initialise, register
 from freshband.parameters import Parameters
 
-__all__ = ["Mlp"]
-
 
 @final
 @register("mlp")

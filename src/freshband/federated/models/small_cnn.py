@@ -11,8 +11,6 @@ from freshband.errors import ParameterError
 from freshband.federated.models.base import _initialise, _room_to_pool, _Shape, register
 from freshband.parameters import Parameters
 
-__all__ = ["SmallCnn"]
-
 
 @final
 @register("small-cnn")

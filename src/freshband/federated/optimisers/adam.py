@@ -9,8 +9,6 @@ from pydantic import Field
 
 from freshband.federated.optimisers.base import Scheduled, Steps, register
 
-__all__ = ["Adam"]
-
 _Share = Annotated[float, Field(ge=0, lt=1)]
 
 

@@ -10,8 +10,6 @@ from pydantic import Field
 from freshband.errors import ParameterError
 from freshband.federated.optimisers.base import Scheduled, Steps, register
 
-__all__ = ["Sgd"]
-
 
 @final
 @register("sgd")

@@ -19,8 +19,6 @@ from freshband._seeding import Role, check_seed, sequence
 from freshband.errors import ParameterError, shown
 from freshband.parameters import whole_number
 
-__all__ = ["Partition", "Scheme", "divide_samples", "register", "registry", "split_samples"]
-
 _Indices: TypeAlias = npt.NDArray[np.int64]
 
 

@@ -10,8 +10,6 @@ from freshband.errors import ParameterError
 from freshband.federated.partition.base import _Indices, register
 from freshband.parameters import Parameters
 
-__all__ = ["Column"]
-
 
 @final
 @register("column")

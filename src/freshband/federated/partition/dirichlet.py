@@ -11,8 +11,6 @@ from freshband.errors import ParameterError
 from freshband.federated.partition.base import _Indices, register
 from freshband.parameters import Parameters
 
-__all__ = ["Dirichlet"]
-
 _DRAWS = 100
 
 

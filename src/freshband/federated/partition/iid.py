@@ -9,8 +9,6 @@ import numpy as np
 from freshband.federated.partition.base import _Indices, register
 from freshband.parameters import Parameters
 
-__all__ = ["Iid"]
-
 
 @final
 @register("iid")

@@ -11,16 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from freshband.aoi import match_alarms
 from freshband.reporting._air import Air, pool
-from freshband.reporting._numbers import number
-from freshband.reporting._page.charts import (
-    SCALE,
-    Chart,
-    LegendEntry,
-    Table,
-    axis,
-    color_bar,
-    values_of,
-)
+from freshband.reporting._numbers import Table, number
+from freshband.reporting._page.charts import SCALE, Chart, LegendEntry, axis, color_bar, values_of
 from freshband.schedulers.beliefs import Beliefs
 
 _MARKED = 1000  # up to this number of changes each is drawn, channel by channel

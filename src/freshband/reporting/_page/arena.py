@@ -12,7 +12,7 @@ from freshband.arena.result import read_config
 from freshband.reporting import arena as tables
 from freshband.reporting._numbers import counted
 from freshband.reporting._page import parts
-from freshband.reporting._page.charts import Chart, Table, curves, look_of
+from freshband.reporting._page.charts import Chart, curves, look_of
 from freshband.reporting._series import Series
 
 _ROUNDED: Final = (
@@ -24,22 +24,16 @@ _ROUNDED: Final = (
 def show_arena(result: xr.Dataset, path: Path, title: str) -> parts.Part:
     """Return the part of the page on a contest."""
     config = read_config(result)
-    made = (tables.ages, tables.wins)
-    ranking = tables.ranking(result)
     shown = [chart for measure in ("regret", "age") for chart in _chart(result, measure)]
     settings = {name: config[name] for name in ("seed", "full", "limit", "policies")}
     return parts.Part(
         kind="Arena",
         title=title,
-        about=f"{counted(result.sizes['policy'], 'policy').replace('policys', 'policies')} on "
-        f"{counted(result.sizes['family'], 'family').replace('familys', 'families')}, "
-        f"seed {config['seed']}",
-        summary=Table(*ranking),
+        about=f"{counted(result.sizes['policy'], 'policy')} on "
+        f"{counted(result.sizes['family'], 'family')}, seed {config['seed']}",
+        summary=tables.ranking(result),
         charts=shown,
-        tables=[
-            Table(*tables.families(result), words=True),
-            *(Table(*make(result)) for make in made),
-        ],
+        tables=[tables.families(result), tables.ages(result), tables.wins(result)],
         notes=[_ROUNDED],
         settings=parts.settings_table({**settings, "families": config["families"]}),
         environment=parts.surroundings(result, path),

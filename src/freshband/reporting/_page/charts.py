@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import math
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -19,7 +19,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from freshband.reporting._numbers import number
+from freshband.reporting._numbers import Table, number
 from freshband.reporting._series import Series
 
 _SERIES: Final = 8  # colours of the style sheet
@@ -28,15 +28,6 @@ _FEW: Final = 8  # up to this number of whole numbers on an axis each has a tick
 _TOLD_ROWS: Final = 100  # most rows in the table of a map
 _DASHES: Final = ("solid", "dash", "dashdot", "dot")
 SCALE: Final = [[0, "var(--scale-low)"], [0.5, "var(--scale-middle)"], [1, "var(--scale-high)"]]
-
-
-class Table(NamedTuple):
-    """A table whose first column names the rows; ``words`` is for one that holds sentences."""
-
-    caption: str
-    head: Sequence[str]
-    rows: Iterable[Sequence[str]]
-    words: bool = False
 
 
 class LegendEntry(NamedTuple):

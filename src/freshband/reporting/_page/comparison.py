@@ -13,17 +13,11 @@ from freshband._locating import find_again
 from freshband.federated.settings import Training
 from freshband.reporting._air import cut_rounds, pool
 from freshband.reporting._fleet import end_with_fleet
-from freshband.reporting._numbers import counted
+from freshband.reporting._numbers import Table, counted
 from freshband.reporting._page import parts
 from freshband.reporting._page.air import channel_map, detection_row, detection_table
-from freshband.reporting._page.charts import Chart, Table, curves, look_of
-from freshband.reporting._page.training import (
-    client_map,
-    contribution_maps,
-    fleet_notes,
-    play_of,
-    training_defaults,
-)
+from freshband.reporting._page.charts import Chart, curves, look_of
+from freshband.reporting._page.training import client_map, contribution_maps, fleet_notes, play_of
 from freshband.reporting._series import over_policies, rank_clients
 
 _MEASURES: Final = {
@@ -74,7 +68,7 @@ def show_comparison(result: xr.Dataset, path: Path, title: str) -> parts.Part:
         charts=[*_learning(result), *_fairness(result, ages), *maps],
         tables=tables,
         notes=[*notes, *fleet_notes(result), *parts.same_air_note(result, rest)],
-        settings=parts.settings_table(shared, training_defaults()),
+        settings=parts.settings_table(shared, Training()),
         environment=parts.surroundings(result, path),
         repeat=parts.repeat_with("compare", path, result),
     )

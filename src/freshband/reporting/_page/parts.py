@@ -16,10 +16,11 @@ from freshband.channels.adversary import ReactingModel
 from freshband.channels.base import ChannelModel, links_differ
 from freshband.errors import FreshbandError
 from freshband.fleet.conditions import open_conditions
+from freshband.parameters import Parameters
 from freshband.reporting._air import MOST_DRAWN, Air, average_clients, cut_rounds, read_air
 from freshband.reporting._fleet import fleet_of
-from freshband.reporting._numbers import number
-from freshband.reporting._page.charts import Chart, Table, curves, look_of
+from freshband.reporting._numbers import Table, number
+from freshband.reporting._page.charts import Chart, curves, look_of
 from freshband.reporting._series import over_policies
 from freshband.statistics import mean_and_error
 
@@ -152,14 +153,15 @@ def _flatten(config: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, 
             yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def settings_table(config: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> Table:
+def settings_table(config: Mapping[str, Any], defaults: Parameters | None = None) -> Table:
     """Return the configuration and, where defaults are known, whether each setting was chosen."""
     rows = [list(pair) for pair in _flatten(config)]
     if defaults is None:
         return Table("Configuration", ["setting", "value"], rows)
+    usual = defaults.model_dump(mode="json")
     for row in rows:
-        usual = row[0] in defaults and defaults[row[0]] == config.get(row[0])
-        row.append("default" if usual else "chosen")
+        kept = row[0] in usual and usual[row[0]] == config.get(row[0])
+        row.append("default" if kept else "chosen")
     return Table("Configuration", ["setting", "value", "from"], rows)
 
 

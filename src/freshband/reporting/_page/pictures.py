@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from freshband.errors import FileError, reason
+from freshband.errors import FileError, accessing
 from freshband.reporting._page.parts import Part, Picture
 
 _SHOWN: Final = {
@@ -28,10 +28,8 @@ def load_picture(path: Path, says: str) -> Picture:
             f"{path} is a picture that a page cannot show: open it separately, or write it as "
             f"{', '.join(_SHOWN)}"
         )
-    try:
+    with accessing("read", path):
         data = path.read_bytes()
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {reason(error)}") from None
     if len(data) > _LARGEST:
         raise FileError(f"{path} is too large for a page: {len(data) / 1e6:.0f} MB")
     return Picture(path, says, f"data:{kind};base64,{base64.b64encode(data).decode()}")

@@ -68,7 +68,7 @@ def show_training(result: xr.Dataset, path: Path, title: str) -> parts.Part:
         charts=charts,
         tables=tables,
         notes=notes,
-        settings=parts.settings_table(config, training_defaults()),
+        settings=parts.settings_table(config, Training()),
         environment=parts.surroundings(result, path),
         again=again,
         repeat=repeat,
@@ -100,11 +100,6 @@ def _policy_of(config: dict[str, Any]) -> str:
         return Training.as_stored(config).build_policy().name
     except FreshbandError:
         return "+".join(str(config[name]) for name in ("policy", "matching") if config[name])
-
-
-def training_defaults() -> dict[str, Any]:
-    """Return the default settings of a run."""
-    return Training().model_dump(mode="json")
 
 
 def play_of(result: xr.Dataset, *, looks: bool) -> Play:

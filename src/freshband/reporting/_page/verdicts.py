@@ -9,8 +9,7 @@ from typing import Any, Final
 from freshband.errors import FileError
 from freshband.experiments._choice import CHOICE, EARLIER, is_chosen
 from freshband.experiments.base import Experiment, _find_verdicts, _read_rows
-from freshband.reporting._numbers import counted, number
-from freshband.reporting._page.charts import Table
+from freshband.reporting._numbers import Table, counted, number
 from freshband.reporting._page.parts import Part, Picture
 from freshband.reporting._page.pictures import load_picture
 from freshband.reporting._reproduction import written_measure, written_p
