@@ -22,10 +22,9 @@ from freshband.arena.result import (
     summarise_arena,
 )
 from freshband.reporting._numbers import MISSING, Table, latex_table, number, with_digits
-from freshband.reporting.curves import COLOURS
+from freshband.reporting.curves import _styles_of
 from freshband.statistics import mean_and_error
 
-_DASHES: Final = ("-", "--", "-.", ":")
 _LABELS: Final = {"regret": "AoI regret", "age": "mean age so far"}
 _COLUMNS: Final = (
     "family", "policy", "mean_age", "mean_age_se", "regret", "regret_se", "ns_per_round",
@@ -191,12 +190,12 @@ def draw_arena(result: xr.Dataset, measure: str = "regret") -> Figure:
             axis.set_axis_off()
             continue
         part = result.sel(family=names[place])
-        for at, policy in enumerate(map(str, result.policy.values)):
+        for policy, style in _styles_of(result.policy.values).items():
             one, x = part.sel(policy=policy), part["round"].values
             middle, error = (one[f"{measure}_curve{end}"].values for end in ("", "_se"))
-            colour, dash = COLOURS[at % len(COLOURS)], _DASHES[at // len(COLOURS) % len(_DASHES)]
-            axis.plot(x, middle, color=colour, linestyle=dash, linewidth=1.2, label=policy)
-            axis.fill_between(x, middle - error, middle + error, color=colour, alpha=0.15, lw=0)
+            axis.plot(x, middle, linewidth=1.2, label=policy, **style)
+            edges = middle - error, middle + error
+            axis.fill_between(x, *edges, color=style["color"], alpha=0.15, lw=0)
         axis.set_title(names[place], fontsize=9)
         axis.set_xlabel("round", fontsize=8)
         axis.set_ylabel(_LABELS[measure], fontsize=8)
