@@ -58,6 +58,8 @@ VARIANTS: Final[Mapping[str, tuple[Any, ...]]] = {
     "_bayes_channels._FORGET_PRIORS": (3e-5, 0.3),
     "_drought._DOUBT": ((1e2, 1.0), (1e4, 0.0), (1e8, 1e6)),
     "_drought._LEAST": (0.01, 0.2),
+    "_drought._PATIENCE": (20, 2000),
+    "_drought._SELDOM": (0.01, 1.0),
     "_contexts._ENOUGH": (2, 32),
     "_contexts._MOST": (128.0, 1e9),
     "_contexts._CLOSENESS": (0.5, 8.0),

@@ -327,6 +327,26 @@ def test_a_success_that_comes_late_ends_a_row_of_losses(clients: int) -> None:
     assert good > 0.8 * 2 * 400
 
 
+def test_one_client_that_is_never_heard_does_not_ruin_the_others() -> None:
+    """Chance decides as long as it may help; before, it decided for everybody and for ever."""
+    server = Coordinator("bayes", 3, 6, seed=1)
+    rng, rates = np.random.default_rng(3), np.array([0.9, 0.85, 0.8, 0.2, 0.2, 0.2])
+    by_chance, ages = [], []
+    for t in range(1, 4001):
+        plan = server.plan()
+        by_chance.append(int(server._scheduler.chance[0]))
+        server.observe((rng.random(3) < rates[plan]) & ((np.arange(3) > 0) | (t > 3500)))
+        ages.append(float(server.ages[1:].mean()))
+    began = by_chance.index(1)
+    assert began < 60
+    lasted = by_chance.index(0, began) - began
+    assert 200 <= lasted <= 225  # 200 losses; meanwhile the limit grows
+    seldom = by_chance[began + lasted : 3500]
+    assert abs(np.mean(seldom) - 0.1) < 5 * math.sqrt(0.09 / len(seldom))
+    assert sum(by_chance[3520:]) == 0  # it is heard again
+    assert np.mean(ages[400:3500]) < 1.3 < 1.6 < np.mean(ages[began + 20 : began + 200])
+
+
 def test_memory_is_linear_in_channels_and_constant_in_time() -> None:
     def size(state: Any) -> int:
         return sum(map(size, state)) if isinstance(state, tuple) else state.nbytes

@@ -11,7 +11,7 @@ from freshband.schedulers._awaited import arrive, fade, narrowed, wait
 from freshband.schedulers._bayes_state import OWN_CONTEXT, REPEATED, SHARED_CONTEXT, BayesState
 from freshband.schedulers._beginnings import MANY, TRACE
 from freshband.schedulers._contexts import context_of, expect_own, expect_shared, note
-from freshband.schedulers._drought import is_beaten, note_late, note_outcome
+from freshband.schedulers._drought import leave_to_chance, note_late, note_outcome
 from freshband.schedulers._periods import expect_repeated, forget_periods, note_repeated
 from freshband.schedulers._priors import judge, normalise, pool
 from freshband.schedulers._segments import (
@@ -144,7 +144,8 @@ def _rank(scheduler: Any, rng: Any, clients: int) -> None:
 
     Where forecasts failed, chance decides about the channels and who gets which.
     """
-    scheduler.chance[0] = is_beaten(scheduler.drought, clients, scheduler.clock[0])
+    clock = scheduler.clock[0]
+    scheduler.chance[0] = leave_to_chance(scheduler.drought, clients, clock, rng)
     if scheduler.chance[0] == 1:
         for channel in range(len(scheduler.values)):
             scheduler.values[channel] = rng.random()
@@ -258,7 +259,7 @@ def _update(scheduler: BayesState, t: int, assignment: Any, outcome: Any, overri
         if result < 0:
             wait(scheduler.awaited, channel)
             continue
-        note_outcome(scheduler.drought, j, scheduler.mean[channel], result)
+        note_outcome(scheduler.drought, j, t, scheduler.mean[channel], result)
         _judge_contexts(scheduler, channel, t, result)
         _judge_periods(scheduler, channel, t, result)
         note(scheduler.contexts, channel, t, result)
