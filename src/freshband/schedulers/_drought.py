@@ -1,7 +1,7 @@
 """When forecasts have failed: a client was not heard for longer than they can explain.
 
 For each client there is the logarithm of the probability, as forecast, that all its transmissions
-since the last success were lost. Beyond the limit every loss counts alike, so that it also tells how
+since the last success were lost. Beyond the limit all losses count alike, so that it tells how
 many there were. The guarantee of `bayes` rests on it.
 """
 
