@@ -247,7 +247,7 @@ def enlarge(fresh: State, state: State) -> State:
 def duplicate(state: State) -> State:
     """Return a copy of a state, which may be changed without a trace."""
     parts = [duplicate(part) if _is_state(part) else part.copy() for _, part in _fields(state)]
-    return cast(State, type(state)(*parts))
+    return type(state)(*parts)
 
 
 def _check_state(owner: str, state: object) -> None:
