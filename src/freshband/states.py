@@ -244,6 +244,12 @@ def enlarge(fresh: State, state: State) -> State:
     return cast(State, fresh._replace(**fields))  # type: ignore[attr-defined]  # a NamedTuple
 
 
+def duplicate(state: State) -> State:
+    """Return a copy of a state, which may be changed without a trace."""
+    parts = [duplicate(part) if _is_state(part) else part.copy() for _, part in _fields(state)]
+    return type(state)(*parts)
+
+
 def _check_state(owner: str, state: object) -> None:
     """Raise `ParameterError` if a state of ``owner`` holds anything but arrays of numbers."""
     if not _is_state(state):

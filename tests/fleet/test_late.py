@@ -48,6 +48,20 @@ def test_late_outcomes_teach() -> None:
     assert np.delete(coordinator.channel_means, 1).tolist() == [1, 1, 1]
 
 
+def test_a_look_between_late_outcomes_changes_nothing() -> None:
+    this, twin = (Coordinator("bayes", 3, 3) for _ in range(2))
+    for t in range(1, 41):
+        np.testing.assert_array_equal(this.plan(), twin.plan())
+        for each in (this, twin):
+            each.observe([None, None, t % 5 > 0])
+        for client in range(2 if t > 3 else 0):
+            for each in (this, twin):
+                each.observe([(client + t) % 3 > 0], round=t - 3, clients=[client])
+            assert this.beliefs is not None
+            assert this.channel_means.max() > 0.0
+    assert this.to_bytes() == twin.to_bytes()
+
+
 def test_a_round_may_be_observed_in_parts_and_told_twice() -> None:
     coordinator, _ = planned(1)
     assert coordinator.observe([None, True]) is None

@@ -118,3 +118,15 @@ def test_a_loss_that_nobody_reported_proves_nothing() -> None:
     play(this, 100)
     play(this, 200, dead=[0])
     assert this.alive[0] < 0.1
+
+
+def test_doubt_never_becomes_certainty() -> None:
+    """Answers that come in bursts make each silence weigh much, for many rounds at once."""
+    this = Coordinator("cucb", 3, 4, max_delay=240)
+    for t in range(1, 200):
+        this.plan()
+        this.observe([True, False, None])
+        for when in this.open_rounds if t in (60, 120) else []:
+            this.observe([None, None, True], round=when)
+    assert this.alive[2] >= 1e-150
+    assert Coordinator.from_bytes(this.to_bytes()).alive[2] == this.alive[2]

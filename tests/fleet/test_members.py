@@ -117,6 +117,18 @@ def test_a_new_client_does_not_inherit_the_links_of_the_one_that_left() -> None:
     assert go_on(twin, 4) == go_on(this, 4)
 
 
+@pytest.mark.usefixtures("_uncompiled")
+def test_a_look_at_the_rates_changes_nothing_for_a_client_that_joins() -> None:
+    this = Coordinator("bayes", 2, 3, links="differ")
+    for _ in range(20):
+        this.observe(this.plan() == [0, 1])
+    twin = Coordinator.from_bytes(this.to_bytes())
+    assert this.channel_means[0] > 0.5
+    assert twin.join("new") == this.join("new") == 2
+    assert link_mean(this._scheduler, 2, 0) == link_mean(twin._scheduler, 2, 0) != 0.5
+    assert go_on(twin, 4) == go_on(this, 4)
+
+
 def test_names_in_errors_and_logs(tmp_path: Path) -> None:
     log = tmp_path / "log"
     names = {"client_ids": ["kiln", 7], "channel_ids": ["low", "mid", "high"]}

@@ -86,7 +86,7 @@ class Knowledge:
 
     def _weigh(self, client: int, chance: float) -> None:
         lives = self.alive[client] * chance
-        self.alive[client] = lives / (lives + (1.0 - self.alive[client]))
+        self.alive[client] = max(lives / (lives + (1.0 - self.alive[client])), 1e-150)
 
     def _judge(self, each: Transmission) -> None:
         client, lag = each.client, self.closed - each.when

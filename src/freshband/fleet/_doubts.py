@@ -23,6 +23,7 @@ _PROOFS = ("outcome", "delivery", "none")
 _OUTCOME, _DELIVERY, _NONE = range(3)
 _DEATH = 1e-3  # chance per round that a client dies
 _RETURN = 0.1  # over the rounds of silence: chance per round that a dead client comes back
+_LEAST = 1e-150  # of P(alive): a client whose urgency is 0 would count as absent
 _TEACHES = 0.5  # P(alive) below which a loss says nothing about the channel
 _DELAYS = np.dtype([("asked", np.float64), ("answered", np.float64)])
 _STRAY = 1e-3  # share of answers that may get lost even if none has so far
@@ -40,7 +41,7 @@ class Doubts(NamedTuple):
 
 declare(
     Doubts,
-    alive=between(1e-150, 1),
+    alive=between(_LEAST, 1),
     heard=between(0, "round"),
     delays={"asked": between(1e-300, 1e300), "answered": between(0, 1e300)},
     rule={"proof": FIXED, "doubted": FLAGS},
@@ -72,7 +73,7 @@ def _begin_doubt(doubts: Any, client: int, t: int) -> None:
 def _weigh_silence(doubts: Any, client: int, chance: float) -> None:
     """Update P(alive) after a silence that has this chance if the client lives, else 1."""
     alive = doubts.alive[client] * chance
-    doubts.alive[client] = alive / (alive + (1.0 - doubts.alive[client]))
+    doubts.alive[client] = max(alive / (alive + (1.0 - doubts.alive[client])), _LEAST)
 
 
 @kernel

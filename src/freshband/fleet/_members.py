@@ -46,8 +46,7 @@ class Members(View):
             self._clients.enter(client, number)
             if number == len(self._members):
                 self._enlarge()
-            else:
-                forget_client(self._scheduler, number)  # its links were another client's
+            forget_client(self._scheduler, number)  # its links may have been another client's
             fleet, self._complete = self._fleet, False
             self._members[number] = 1
             fleet.weight[number] = share

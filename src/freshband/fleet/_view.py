@@ -15,6 +15,7 @@ from freshband.fleet.options import FleetOptions
 from freshband.matching.base import priorities_of
 from freshband.schedulers.base import means
 from freshband.schedulers.beliefs import Beliefs, explain
+from freshband.states import duplicate
 
 
 class View:
@@ -146,7 +147,7 @@ class View:
         """The scheduler's estimate of each channel's success rate; 0.5 without observations."""
         found = np.full(self.n_channels, 0.5)
         with self._lock:
-            means(self._scheduler, found)
+            means(duplicate(self._scheduler), found)  # it may use up what came late
         return found
 
     @property
@@ -169,9 +170,10 @@ class View:
         True
         """
         with self._lock:
+            scheduler = duplicate(self._scheduler)
             if self.round > 0:
-                means(self._scheduler, np.zeros(self.n_channels))  # uses what came late
-            return explain(self._scheduler)
+                means(scheduler, np.zeros(self.n_channels))  # uses what came late
+            return explain(scheduler)
 
     def _assignment(self, t: int) -> NDArray[np.int64]:
         """Return the plan of a round that is remembered."""

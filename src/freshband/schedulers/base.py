@@ -183,7 +183,7 @@ def link_mean(scheduler: Any, client: int, channel: int) -> float:
 
 @verb
 def forget_client(scheduler: Any, client: int) -> None:
-    """Forget what is known of a client's links: another client gets its number.
+    """Forget what is known of a client's links: a client that joins gets its number.
 
     By default nothing is: most schedulers know channels, not clients. Python calls it, between two
     rounds.
