@@ -56,9 +56,10 @@ class Bayes(Parameters):
     **Deviations.** Not in the paper. Ranks by posterior mean where the paper ranks by (31).
 
     **Guarantee.** A client that was not heard for so long that the forecasts cannot be right makes
-    the next round a uniformly random one. On air fixed in advance, whoever made it, the age of each
-    client in round t exceeds that under random scheduling by at most O(log(M t)): see the page on
-    theory.
+    the next 200 rounds uniformly random ones, and if it is not heard in them either, one in ten
+    from then on. On air fixed in advance, whoever made it, the age in round t of each client whom
+    random scheduling hears every 200 rounds or more often exceeds that under random scheduling by
+    at most O(log(M t)): see the page on theory.
 
     A round costs `O(M H K + N (H + K + P))` for `H` = 8 hazards and `P` = 8 lengths of a period.
 
