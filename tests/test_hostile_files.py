@@ -311,13 +311,13 @@ def test_a_small_sealed_result_that_asks_for_much_memory(
 
 def test_dotted_keys_beyond_reason(tmp_path: Path) -> None:
     """Python's parser takes time that grows with the square of their number."""
+    from freshband.cli._settings import read_toml
     from freshband.cli._training import read_file
-    from freshband.cli.serve import _read_tables
     from freshband.flower._scaffold import read_app
 
     for line in (".".join("a" * 50_000) + "=1", "[" + ".".join("a" * 50_000) + "]", "x={" * 99):
         (tmp_path / "pyproject.toml").write_text(line)
-        for read in (read_file, _read_tables):
+        for read in (read_file, read_toml):
             with pytest.raises(FileError, match="is not TOML: it is nested too deeply"):
                 read(tmp_path / "pyproject.toml")
         with pytest.raises(FileError, match=r"cannot read .*: it is nested too deeply"):

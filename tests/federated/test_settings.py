@@ -322,7 +322,7 @@ def test_what_is_stored_is_checked_otherwise() -> None:
 
 
 def test_settings_of_the_published_results_are_read() -> None:
-    files = sorted(Path("docs/reproduction").glob("training-*.nc"))
+    files = sorted(Path("docs/reproduction").rglob("training-*.nc"))
     assert len(files) > 30
     for path in files:
         notes: list[str] = []
