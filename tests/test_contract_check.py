@@ -149,6 +149,7 @@ def test_a_good_file_passes_compiled_too_and_the_compiler_names_its_line(
 ) -> None:
     done = shell("check", write(tmp_path, "fine"))
     assert (done.code, done.out) == (0, f"{tmp_path}/fine.py: fine: keeps the contract\n")
+    assert done.err == "playing fine, in plain Python and compiled\n"  # it may take a while
     odd = "list({0: j, 'a': 1})[0] + j"  # Python takes it, the compiler does not
     done = shell("check", write(tmp_path, "mixed", choice=odd))
     assert done.code == 1

@@ -163,7 +163,8 @@ def _segment_lengths(
     """
     if n_segments > rounds:
         raise ParameterError(
-            f"n_breakpoints must be at most rounds - 1 = {rounds - 1}, got {n_segments - 1}"
+            f"n_breakpoints must be at most rounds - 1 = {rounds - 1}, got {n_segments - 1}: play "
+            "more rounds, or take channels that change less often"
         )
     if min_gap * n_segments > rounds:
         raise ParameterError(

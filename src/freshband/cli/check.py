@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,8 +40,8 @@ def check(
         raise typer.Exit(1)
 
 
-def _read(path: Path) -> list[tuple[str, bool]]:
-    """Return lines about a file, each with whether it is a problem."""
+def _read(path: Path) -> Iterator[tuple[str, bool]]:
+    """Yield lines about a file, each with whether it is a problem."""
     from freshband._plugins import import_file
     from freshband.contract import scheduler_problems
     from freshband.schedulers.base import registry
@@ -50,16 +51,17 @@ def _read(path: Path) -> list[tuple[str, bool]]:
     try:
         import_file(path)
     except FreshbandError as error:
-        return [(str(error), True)]
+        yield str(error), True
+        return
     own = [name for name in registry if registry[name].__module__ == path.stem]
     if not own:
-        return [("it registers no scheduler: decorate one with @register('name')", True)]
-    lines = []
+        yield "it registers no scheduler: decorate one with @register('name')", True
     for name in own:
+        typer.echo(f"playing {name}, in plain Python and compiled", err=True)
         found = [*scheduler_problems(name), *_missing_presets(registry[name])]
-        lines += [(f"{name}: {problem}", True) for problem in found]
-        lines += [] if found else [(f"{name}: keeps the contract", False)]
-    return lines
+        yield from ((f"{name}: {problem}", True) for problem in found)
+        if not found:
+            yield f"{name}: keeps the contract", False
 
 
 def _missing_presets(kind: Any) -> list[str]:
