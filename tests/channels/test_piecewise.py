@@ -187,11 +187,17 @@ def test_bad_parameters(params: dict[str, Any], message: str) -> None:
     assert str(caught.value) == message
 
 
+TOO_FEW = (
+    "n_breakpoints must be at most rounds - 1 = 9, got 10: play more rounds, or take channels that "
+    "change less often"
+)
+
+
 @pytest.mark.parametrize(
     ("params", "rounds", "message"),
     [
-        ({"n_breakpoints": 10}, 10, "n_breakpoints must be at most rounds - 1 = 9, got 10"),
-        ({"n_segments": 11}, 10, "n_breakpoints must be at most rounds - 1 = 9, got 10"),
+        ({"n_breakpoints": 10}, 10, TOO_FEW),
+        ({"n_segments": 11}, 10, TOO_FEW),
         ({"breakpoints": [5, 11]}, 10, "breakpoints must be at most rounds = 10, got 11"),
         (
             {"n_breakpoints": 2, "min_gap": 4},
