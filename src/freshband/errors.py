@@ -7,7 +7,8 @@ the parameter, the allowed values and the value given, and leaves all state unch
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class FreshbandError(Exception):
@@ -56,7 +57,8 @@ def reason(error: BaseException) -> str:
     return " ".join(str(said or error).split())
 
 
-class accessing:  # noqa: N801  # used as contextlib's are
+@contextmanager
+def accessing(how: str, path: object) -> Iterator[None]:
     """Turn errors of the system into a `FileError`: cannot ``how`` the file, and why.
 
     Examples
@@ -66,13 +68,9 @@ class accessing:  # noqa: N801  # used as contextlib's are
     Traceback (most recent call last):
     freshband.errors.FileError: cannot read trace.csv: Permission denied
     """
-
-    def __init__(self, how: str, path: object) -> None:
-        self._doing = f"{how} {path}"
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError) and not isinstance(error, FileError):
-            raise FileError(f"cannot {self._doing}: {reason(error)}") from None
+    try:
+        yield
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"cannot {how} {path}: {reason(error)}") from None

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import functools
 import math
+from abc import abstractmethod
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -129,9 +130,9 @@ class Restarting(Parameters):
             )
         return index
 
+    @abstractmethod
     def restarts(self, n_channels: int, horizon: int | None) -> dict[str, Any]:
         """Return the state of the detector, and the further arguments of `restart_on_change`."""
-        raise NotImplementedError
 
     def start(
         self, n_clients: int, n_channels: int, rng: np.random.Generator, horizon: int | None
