@@ -80,6 +80,11 @@ def test_verdicts_of_one_data_set_follow_from_its_pieces(shell: Shell) -> None:
     assert shell.refuses("reproduce", "fig3", "--dataset", "cifar100").startswith(told)
     told = "--dataset limits experiments, and 'page' is none"
     assert shell.refuses("reproduce", "page", "--dataset", "cifar10") == told
+    assert shell.refuses("reproduce", "choice", "--air", "extreme").startswith("--air limits exp")
+    done = shell(*command, "--air", "extreme", "--format", "json")
+    claims = json.loads(done.out)["fig3"]
+    assert all(claim["what"].startswith("cifar10, extreme: ") for claim in claims)
+    assert Path("it/accuracy-full-cifar10-extreme.png").exists()
 
 
 def test_names_can_be_completed() -> None:

@@ -81,6 +81,14 @@ def reproduce(
             "those of each experiment. Files of verdicts and pictures carry its name.",
         ),
     ] = None,
+    air: Annotated[
+        str | None,
+        typer.Option(
+            show_default="all",
+            help="Train on this air (channel environment) alone, such as piecewise; with --dataset "
+            "on one panel of a figure.",
+        ),
+    ] = None,
     device: Annotated[
         str, typer.Option(help="Where to train: auto (a GPU if there is one), cpu, cuda.")
     ] = "auto",
@@ -125,8 +133,9 @@ def reproduce(
 
     if name not in _names(""):
         raise UnknownNameError(f"unknown experiment {shown(name)}; {nearest(name, _names(''))}")
-    if dataset is not None and name in ("choice", "page"):
-        raise ParameterError(f"--dataset limits experiments, and {name!r} is none")
+    for option, value in {"--dataset": dataset, "--air": air}.items():
+        if value is not None and name in ("choice", "page"):
+            raise ParameterError(f"{option} limits experiments, and {name!r} is none")
     machine = Machine(device, precision, data_dir, backend.value, address, progress=not quiet)
     if name == "page":
         _write_page(out)
@@ -138,7 +147,7 @@ def reproduce(
         choose(out, machine, pieces, output)
         return
     found: dict[str, Any] = {}
-    for experiment in _sized(chosen, scale, dataset):
+    for experiment in _sized(chosen, scale, dataset or "", air or ""):
         pieces = _compute(experiment, out, machine, pieces)
         if pieces == 0:
             typer.echo("stopped after this number of pieces; call again to continue", err=True)
@@ -148,15 +157,15 @@ def reproduce(
         _print_verdicts(found, out)
 
 
-def _sized(names: list[str], scale: _Size, dataset: str | None) -> list[Experiment]:
-    """Return experiments at a scale; of several, those without the data set are left out."""
+def _sized(names: list[str], scale: _Size, dataset: str, air: str) -> list[Experiment]:
+    """Return experiments at a scale, limited; of several, those without what is asked are left."""
     from freshband.experiments.base import registry
 
     found = [registry[name].at(scale.value) for name in names]
-    if dataset is None:
-        return found
-    on_it = [each for each in found if dataset in each.datasets] or found
-    return [each.on(dataset) for each in on_it]
+    for limit, known in ((dataset, "datasets"), (air, "airs")):
+        if limit:
+            found = [each for each in found if limit in getattr(each, known)] or found
+    return [each.on(dataset, air) for each in found]
 
 
 def _compute(

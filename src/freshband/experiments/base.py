@@ -11,7 +11,9 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, cast
 
@@ -45,7 +47,7 @@ _Draw = Callable[[Any, Results], Picture | SimulatedCurves]
 
 _FORMATS: Final = ("freshband simulation 1", "freshband comparison 1")
 _COMMANDS: Final = ("all", "choice", "page")  # other arguments of ``freshband reproduce``
-_VERDICTS: Final = re.compile(r"(?P<name>.+)-(?P<scale>quick|full)(-(?P<only>[^-]+))?\.json")
+_VERDICTS: Final = re.compile(r"(?P<name>.+)-(?P<scale>quick|full)(-.+)?\.json")
 
 
 @dataclass(frozen=True)
@@ -99,9 +101,9 @@ class Experiment(ABC):
         ``figure(experiment, results)`` for each picture, by the name of its file.
     scale : {"full", "quick"}
         The scale, which is part of file names.
-    only : str
-        The data set that the experiment is limited to, which is part of file names too; by default
-        it has all of them.
+    dataset, air : str
+        The data set and the air (channel environment) that the experiment is limited to, which are
+        part of file names too; by default it has all of them.
     """
 
     title: ClassVar[str]
@@ -114,7 +116,8 @@ class Experiment(ABC):
     figures: ClassVar[Mapping[str, _Draw]] = {}
 
     scale: _Scale = "full"
-    only: str = ""
+    dataset: str = ""
+    air: str = ""
 
     @abstractmethod
     def pieces(self) -> Sequence[Piece]:
@@ -130,19 +133,25 @@ class Experiment(ABC):
         return ()
 
     @property
+    def airs(self) -> tuple[str, ...]:
+        """Names of the airs on which the pieces are trained."""
+        return ()
+
+    @property
     def name(self) -> str:
         """Name under which the class is registered."""
         return registry.name_of(type(self)) or type(self).__name__.lower()
 
     def file(self, name: str, ending: str) -> str:
         """Return the name of a file about the whole experiment, such as a picture."""
-        return "-".join(filter(None, [name, self.scale, self.only])) + ending
+        return "-".join(filter(None, [name, self.scale, self.dataset, self.air])) + ending
 
     @property
     def command(self) -> str:
         """The arguments of ``freshband`` that reproduce it."""
-        dataset = f" --dataset {self.only}" if self.only else ""
-        return f"reproduce {self.name} --scale {self.scale}{dataset}"
+        limits = {"scale": self.scale, "dataset": self.dataset, "air": self.air}
+        told = "".join(f" --{limit} {value}" for limit, value in limits.items() if value)
+        return f"reproduce {self.name}{told}"
 
     @property
     def verdicts(self) -> str:
@@ -154,18 +163,31 @@ class Experiment(ABC):
         """Return the experiment at one of its two scales."""
         return cls(scale=scale, **(cls.quick if scale == "quick" else {}))
 
-    def on(self, dataset: str) -> Self:
-        """Return the experiment limited to one of its data sets."""
-        if dataset not in self.datasets:
-            told = ", ".join(self.datasets) or "none"
-            raise ParameterError(
-                f"experiment {self.name!r} does not train on {shown(dataset)} at the scale "
-                f"{self.scale}; its data sets are: {told}"
-            )
-        return self if len(self.datasets) == 1 else self._limited_to(dataset)
+    def on(self, dataset: str = "", air: str = "") -> Self:
+        """Return the experiment limited to one of its data sets, one of its airs, or both."""
+        for asked, known, does, what in (
+            (dataset, self.datasets, "train on", "data sets"),
+            (air, self.airs, "have the air", "airs"),
+        ):
+            if asked and asked not in known:
+                raise ParameterError(
+                    f"experiment {self.name!r} does not {does} {shown(asked)} at the scale "
+                    f"{self.scale}; its {what} are: {', '.join(known) or 'none'}"
+                )
+        new = (dataset if len(self.datasets) > 1 else "", air if len(self.airs) > 1 else "")
+        return self._limited(new[0] or self.dataset, new[1] or self.air) if any(new) else self
 
-    def _limited_to(self, dataset: str) -> Self:
-        raise ParameterError(f"experiment {self.name!r} cannot be limited to {shown(dataset)}")
+    def _limited(self, dataset: str, air: str) -> Self:
+        raise ParameterError(f"experiment {self.name!r} cannot be limited to {dataset}{air}")
+
+    def forms(self) -> Iterator[Self]:
+        """Yield the whole experiment, then what it can be limited to, the larger parts first."""
+        for n_limits in range(3):
+            for air, dataset in product(("", *self.airs), ("", *self.datasets)):
+                with suppress(ParameterError):  # it may not have every air with every data set
+                    form = self.on(dataset, air)
+                    if n_limits == bool(dataset) + bool(air) == bool(form.dataset) + bool(form.air):
+                        yield form
 
     @classmethod
     def needs(cls) -> str:
@@ -206,19 +228,21 @@ def _find_verdicts(file: str) -> Experiment | None:
     found = _VERDICTS.fullmatch(file)
     if found is None or found["name"] not in registry:
         return None
-    whole = registry[found["name"]].at(cast(_Scale, found["scale"]))
-    if found["only"] is None:
-        return whole
-    return whole.on(found["only"]) if found["only"] in whole.datasets else None
+    forms = registry[found["name"]].at(cast(_Scale, found["scale"])).forms()
+    return next((form for form in forms if form.verdicts == file), None)
 
 
 def _with_verdicts(name: str, folder: Path) -> list[Experiment]:
-    """Return an experiment at the fullest scale with verdicts in a folder, whole or by data set."""
+    """Return an experiment at the fullest scale with verdicts in a folder, whole or in parts."""
     for whole in (registry[name].at("full"), registry[name].at("quick")):
-        limited = [whole.on(dataset) for dataset in whole.datasets if len(whole.datasets) > 1]
-        for forms in ([whole], limited):
-            if found := [form for form in forms if (folder / form.verdicts).exists()]:
-                return found
+        found, seen = [], set[str]()
+        for form in whole.forms():
+            if (folder / form.verdicts).exists():
+                keys = {piece.key for piece in form.pieces()}
+                found += [form] if keys - seen else []  # a part of what is shown is left out
+                seen |= keys
+        if found:
+            return found
     return []
 
 

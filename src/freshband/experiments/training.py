@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from freshband.errors import ParameterError
 from freshband.experiments.base import Claim, Experiment, Machine, Piece, Results
 from freshband.experiments.pictures import Panel, Picture, Series
 
@@ -125,9 +126,19 @@ class Trained(Experiment):
         """Names of the data sets that the pieces are trained on."""
         return tuple(dict.fromkeys(dataset for dataset, _ in self.places))
 
-    def _limited_to(self, dataset: str) -> Self:
-        places = tuple(place for place in self.places if place[0] == dataset)
-        return replace(self, only=dataset, places=places)
+    @property
+    def airs(self) -> tuple[str, ...]:
+        """Names of the airs on which the pieces are trained."""
+        return tuple(dict.fromkeys(air for _, air in self.places))
+
+    def _limited(self, dataset: str, air: str) -> Self:
+        """Leave out the places elsewhere; an empty name leaves out none."""
+        places = tuple(
+            place for place in self.places if dataset in ("", place[0]) and air in ("", place[1])
+        )
+        if not places:
+            raise ParameterError(f"experiment {self.name!r} does not train on {dataset}, {air}")
+        return replace(self, dataset=dataset, air=air, places=places)
 
     def _key(self, place: Place, runs: Runs) -> str:
         plain = runs.policy.translate(str.maketrans(":+@", "..."))

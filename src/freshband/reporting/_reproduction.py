@@ -57,7 +57,7 @@ def _section(experiment: Experiment, folder: Path) -> str:
     made = _read_json(folder / experiment.verdicts)["made"]
     seconds = ", ".join(f"{took:,.0f} s on {where}" for where, took in made["seconds"].items())
     versions = ", ".join(f"{k} {v}" for k, v in made["versions"].items())
-    title = ", ".join(filter(None, [experiment.title, experiment.only]))
+    title = ", ".join(filter(None, [experiment.title, experiment.dataset, experiment.air]))
     prose = _prose(folder, experiment.file(experiment.name, ""))
     imports = "".join(f" --import {Path(file).name}" for file in made["imported"])
     lines = [
