@@ -239,6 +239,33 @@ def test_rules_are_tried_on_held_out_samples(tmp_path: Path) -> None:
     assert trained[3] > trained[1] == trained[2] > trained[5] > trained[0] == trained[4]
 
 
+def test_pieces_made_together_are_those_made_alone(tmp_path: Path) -> None:
+    experiment = Rules(
+        scale="quick",
+        places=[("digits", "extreme")],
+        runs={"digits": 2},
+        changes=TINY,
+        rules=("", "average", "eager"),
+        rivals=("longer",),
+        variants=(),
+    )
+    some = reproduce(experiment, tmp_path / "some", at_most=2)
+    assert next(some)[1] is False
+    assert len([*tmp_path.glob("some/*.nc")]) == 2  # no more than were allowed
+    assert [known for _, known in reproduce(experiment, tmp_path / "some")] == [True] * 2 + [
+        False
+    ] * 2
+    for made, (_, known) in enumerate(reproduce(experiment, tmp_path / "alone", at_most=1), 1):
+        assert not known
+        assert len([*tmp_path.glob("alone/*.nc")]) == made
+    alone, together = (load_pieces(experiment, tmp_path / name) for name in ("alone", "some"))
+    for key, result in together.items():
+        assert result.drop_vars("seconds").equals(alone[key].drop_vars("seconds"))
+        assert result.attrs["config"] == alone[key].attrs["config"]
+    plain, averaged, *_ = (result.attrs["seconds"] for result in together.values())
+    assert plain == averaged  # each has half of what both took: their clients trained as much
+
+
 @pytest.mark.parametrize("name", _experiment_names())
 def test_what_is_registered_says_what_it_is(name: str) -> None:
     experiment = registry[name]

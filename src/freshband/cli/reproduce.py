@@ -176,7 +176,7 @@ def _compute(
     from freshband.reporting._figures import draw_picture
     from freshband.reporting.curves import save_figure
 
-    for piece, known in reproduce(experiment, folder, machine):
+    for piece, known in reproduce(experiment, folder, machine, pieces):
         if machine.progress:
             typer.echo(f"{'kept' if known else 'made'} {piece.key}", err=True)
         pieces = pieces - 1 if pieces is not None and not known else pieces

@@ -74,6 +74,7 @@ class Piece:
     key: str  # name of the file, without its ending
     config: Mapping[str, Any]  # its settings; a file made with other settings is refused
     make: Callable[[Machine], xr.Dataset]
+    group: str = ""  # pieces with the same one can be made together
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,8 @@ class Experiment(ABC):
         Approximate time that each scale takes.
     quick : mapping of str to object
         Sizes at the scale ``quick``.
+    together : int
+        Largest number of pieces of a group that are made together, which saves time on a GPU.
     figures : mapping of str to callable
         ``figure(experiment, results)`` for each picture, by the name of its file.
     scale : {"full", "quick"}
@@ -113,6 +116,7 @@ class Experiment(ABC):
     extras: ClassVar[tuple[str, ...]] = ()
     time: ClassVar[Mapping[str, str]] = {}
     quick: ClassVar[Mapping[str, Any]] = {}
+    together: ClassVar[int] = 1
     figures: ClassVar[Mapping[str, _Draw]] = {}
 
     scale: _Scale = "full"
@@ -126,6 +130,10 @@ class Experiment(ABC):
     @abstractmethod
     def claims(self, results: Results) -> Sequence[Claim]:
         """Judge the claims; ``results`` maps keys to the results of the pieces."""
+
+    def make(self, pieces: Sequence[Piece], machine: Machine) -> Sequence[xr.Dataset]:
+        """Compute pieces of one group, at most ``together``."""
+        return [piece.make(machine) for piece in pieces]
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -247,25 +255,41 @@ def _with_verdicts(name: str, folder: Path) -> list[Experiment]:
 
 
 def reproduce(
-    experiment: Experiment, folder: Path, machine: Machine | None = None
+    experiment: Experiment,
+    folder: Path,
+    machine: Machine | None = None,
+    at_most: int | None = None,
 ) -> Iterator[tuple[Piece, bool]]:
     """Compute the missing pieces of an experiment in a folder, then write its verdicts there.
 
-    Yields each piece once its file exists, and whether it existed before.
+    Yields each piece once its file exists, and whether it existed before. Never more than
+    ``at_most`` pieces, if that is given, are made together.
     """
     from freshband._sealed import is_whole, save_sealed  # xarray takes half a second to import
 
-    for piece in experiment.pieces():
+    def missing(piece: Piece) -> bool:  # a damaged file is made again
         path = check_writable(folder / f"{piece.key}.nc")
-        known = path.exists() and is_whole(path)  # a damaged one is made again
-        if known:  # an interrupted command resumes here
-            _load(piece, path)  # refuses a file with other settings
-        else:
-            result = piece.make(machine or Machine())
-            if result.attrs.get("format") not in _FORMATS:
-                raise ParameterError(f"piece {piece.key!r} must be a result of simulate or compare")
-            save_sealed(result.assign_attrs(experiment=json.dumps(dict(piece.config))), path)
-        yield piece, known
+        return not (path.exists() and is_whole(path))
+
+    left, made = list(experiment.pieces()), set[str]()
+    while left:
+        piece = left[0]
+        if piece.key not in made and missing(piece):
+            alike = [each for each in left[1:] if piece.group == each.group != "" and missing(each)]
+            group = [piece, *alike][: min(experiment.together, at_most or experiment.together)]
+            for one, result in zip(
+                group, experiment.make(group, machine or Machine()), strict=True
+            ):
+                if result.attrs.get("format") not in _FORMATS:
+                    raise ParameterError(
+                        f"piece {one.key!r} must be a result of simulate or compare"
+                    )
+                config = json.dumps(dict(one.config))
+                save_sealed(result.assign_attrs(experiment=config), folder / f"{one.key}.nc")
+                made.add(one.key)
+        elif piece.key not in made:  # an interrupted command resumes here
+            _load(piece, folder / f"{piece.key}.nc")  # refuses a file with other settings
+        yield left.pop(0), piece.key not in made
     results = load_pieces(experiment, folder)
     found = [asdict(claim) for claim in correct(experiment.claims(results))]
     told = {"claims": found, "made": _describe(results.values())}

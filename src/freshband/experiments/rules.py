@@ -75,6 +75,7 @@ class Rules(Trained):
     part = "Beyond the paper"
     order = 3
     time: ClassVar = {"quick": "minutes on a CPU", "full": "a quarter of an hour on an H200"}
+    together = 7  # few runs of a small network fill no GPU
     quick: ClassVar = {
         "places": tuple(product(["digits"], _AIRS)),
         **QUICK,

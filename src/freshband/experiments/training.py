@@ -157,16 +157,12 @@ class Trained(Experiment):
         shown = settings.model_dump(mode="json", exclude=_BY_MACHINE)
         config = {"settings": shown, "policy": policy, "runs": several}
 
-        def make(machine: Machine) -> xr.Dataset:
-            from freshband.federated.comparison import compare  # needs PyTorch; reading does not
+        group = json.dumps({**config, "policy": None})
+        return Piece(self._key(place, runs), config, lambda on: _train([config], on)[0], group)
 
-            placed = _on_machine(settings, machine)
-            result = compare(placed, [policy], runs=several, **machine.where)
-            made = json.loads(result.attrs["config"])
-            made["settings"] = settings.model_dump(mode="json")
-            return _thin(result).assign_attrs(config=json.dumps(made), precision=machine.precision)
-
-        return Piece(self._key(place, runs), config, make)
+    def make(self, pieces: Sequence[Piece], machine: Machine) -> Sequence[xr.Dataset]:
+        """Train the policies of all pieces in step."""
+        return _train([piece.config for piece in pieces], machine)
 
     def measured(
         self, results: Results, place: Place, measure: str
@@ -203,6 +199,25 @@ class Trained(Experiment):
             title = f"{', '.join(place)}: {size}; {len(values)} runs"
             panels.append(Panel("curves", series, title, _SPENT[along], y_label, percent=percent))
         return Picture(panels)
+
+
+def _train(configs: Sequence[Mapping[str, Any]], machine: Machine) -> list[xr.Dataset]:
+    """Train the policies of pieces whose configurations differ in nothing else, in step."""
+    from freshband.federated.comparison import compare  # needs PyTorch; reading does not
+    from freshband.federated.settings import Training
+
+    settings, runs = Training(**configs[0]["settings"]), configs[0]["runs"]
+    policies = [config["policy"] for config in configs]
+    whole = compare(_on_machine(settings, machine), policies, runs=runs, **machine.where)
+    work = whole.trained.sum(["run", "round"]).values
+    found = []
+    for at, policy in enumerate(policies):
+        config = json.loads(whole.attrs["config"])
+        config |= {"settings": settings.model_dump(mode="json"), "policies": [policy]}
+        facts = {"config": json.dumps(config), "precision": machine.precision}
+        facts["seconds"] = whole.attrs["seconds"] * float(work[at] / work.sum())
+        found.append(_thin(whole.isel(policy=[at])).assign_attrs(facts))
+    return found
 
 
 def _thin(result: xr.Dataset) -> xr.Dataset:
