@@ -128,16 +128,25 @@ def test_a_run_that_diverged_counts_as_guessing() -> None:
 def test_no_trial_of_the_study_was_left_out() -> None:
     """A search that is told the accuracies in the file asks for its trials, and for no others."""
     trials = read_trials(DOCS)
-    finished = [place for place in SEARCHES if place not in unfinished(trials)]
-    assert len(finished) == 3
-    for place in finished:
+    assert unfinished(trials) == []
+    beyond = []  # known before there was a limit
+    for place, search in SEARCHES.items():
         there = {
             tuple(trial[name] for name in Setting._fields): trial["accuracies"]
             for trial in trials
             if (trial["dataset"], trial["air"]) == place
         }
-        known, _ = walk(SEARCHES[place], lambda setting, run, of=there: of[setting][run])  # type: ignore[misc]
-        assert known == there
+        beyond += [Setting(*setting) for setting in there if not search.allows(Setting(*setting))]
+        known, _ = walk(search, lambda setting, run, of=there: of[setting][run])  # type: ignore[misc]
+        assert known == {at: runs for at, runs in there.items() if at not in beyond}
+    assert beyond == [(512, 8, 0.2), (512, 8, 0.4), (512, 8, 0.1)]
+
+
+def test_a_search_keeps_to_the_least_batch() -> None:
+    known, _ = walk(Search(64, (32,), (0.1,), least=16), lambda setting, _: 1 / setting.batch_size)
+    assert {setting.batch_size for setting in known} == {16, 32, 64}
+    trials = as_trials(("cifar100", "extreme"), {Setting(512, 8, 0.2): [0.9] * 3})
+    assert best_of(trials, ("cifar100", "extreme")) == {}  # beyond the limit
 
 
 def test_figures_use_the_choice() -> None:

@@ -21,6 +21,10 @@ was fixed before any trial was made:
   looks at the first run alone. The two best settings are then trained in the other two runs as
   well, and only settings with three runs can be chosen.
 
+One limit was added after trials that it excludes: with four clients on CIFAR-100 a batch is at
+least 16. With smaller ones a GPU takes most of its time to load weights, and the five curves of the
+figures would take more than all others together.
+
 Every trial is kept in ``choice.json``, so that an interrupted command can be resumed.
 """
 
@@ -65,6 +69,7 @@ class Search(NamedTuple):
     batches: Sequence[int]
     rates: Sequence[float]  # η
     runs: int = _RUNS  # that it looks at
+    least: int = 1  # images in a batch
 
     def grid(self) -> list[Setting]:
         """Return where it begins: all combinations, with as many local steps as the limit lets."""
@@ -76,14 +81,19 @@ class Search(NamedTuple):
         near = [Setting(steps, batch, 2 * lr), Setting(steps, batch, lr / 2)]
         near += [Setting(steps // 2, 2 * batch, lr), Setting(2 * steps, batch // 2, lr)]
         near += [Setting(steps // 2, batch, lr), Setting(2 * steps, batch, lr)]
-        return [each for each in near if 0 < each.local_steps * each.batch_size <= self.samples]
+        return [each for each in near if self.allows(each)]
+
+    def allows(self, setting: Setting) -> bool:
+        """Whether a setting is within the limits."""
+        steps, batch, _ = setting
+        return batch >= self.least and 0 < steps * batch <= self.samples
 
 
 SEARCHES: Final[Mapping[Place, Search]] = {
     ("cifar10", "piecewise"): Search(1024, (32, 64), (0.05, 0.1, 0.2)),
     ("cifar10", "extreme"): Search(4096, (32, 64), (0.05, 0.1, 0.2)),
     ("cifar100", "piecewise"): Search(1024, (32,), (0.2, 0.4, 0.8), runs=1),
-    ("cifar100", "extreme"): Search(4096, (32,), (0.2, 0.4, 0.8), runs=1),
+    ("cifar100", "extreme"): Search(4096, (32,), (0.2, 0.4, 0.8), runs=1, least=16),
 }
 
 
@@ -95,7 +105,7 @@ def read_trials(folder: Path, file: str = CHOICE) -> list[Trial]:
 
 def best_of(trials: Sequence[Trial], place: Place) -> dict[str, Any]:
     """Return the setting with the best score for a data set on an air, empty before the end."""
-    known = _known(trials, place)
+    known = _known(trials, place, SEARCHES.get(place))
     scored = any(len(runs) == _RUNS for runs in known.values())
     return _best(known)._asdict() if scored and place not in unfinished(trials) else {}
 
@@ -108,7 +118,7 @@ def is_chosen(trials: Sequence[Trial], trial: Trial) -> bool:
 
 def unfinished(trials: Sequence[Trial]) -> list[Place]:
     """Return the places of the study whose search has begun and has not ended."""
-    known = {place: _known(trials, place) for place in SEARCHES}
+    known = {place: _known(trials, place, search) for place, search in SEARCHES.items()}
     return [place for place, mine in known.items() if mine and _next(mine, SEARCHES[place])]
 
 
@@ -125,7 +135,7 @@ def try_all(
     path = check_writable(folder / CHOICE)
     done = read_trials(folder)
     for place, search in searches.items():
-        while job := _next(_known(done, place), search):
+        while job := _next(_known(done, place, search), search):
             setting, runs = job
             trial = {"dataset": place[0], "air": place[1], **setting._asdict()}
             before = next((each for each in done if trial.items() <= each.items()), None)
@@ -139,13 +149,16 @@ def try_all(
             yield done[-1]
 
 
-def _known(trials: Sequence[Trial], place: Place) -> dict[Setting, list[float]]:
-    """Return the accuracies at a place by setting."""
-    return {
+def _known(
+    trials: Sequence[Trial], place: Place, search: Search | None
+) -> dict[Setting, list[float]]:
+    """Return the accuracies at a place by setting, of those within the limits of a search."""
+    known = {
         Setting(*(trial[name] for name in Setting._fields)): trial["accuracies"]
         for trial in trials
         if (trial["dataset"], trial["air"]) == place
     }
+    return {at: runs for at, runs in known.items() if search is None or search.allows(at)}
 
 
 def _best(known: Mapping[Setting, Sequence[float]]) -> Setting:
