@@ -22,8 +22,8 @@ was fixed before any trial was made:
   well, and only settings with three runs can be chosen.
 
 One limit was added after trials that it excludes: with four clients on CIFAR-100 a batch is at
-least 16. With smaller ones a GPU takes most of its time to load weights, and the five curves of the
-figures would take more than all others together.
+least 16. With smaller ones a GPU takes most of its time to load weights: halving the batch doubled
+the time of a trial.
 
 Every trial is kept in ``choice.json``, so that an interrupted command can be resumed.
 """
