@@ -5,6 +5,7 @@ The air is the channel environment: the states and success rates of all channels
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -59,20 +60,37 @@ def read_air(
     clients: int | None = None,
     fates: ConditionStream | None = None,
 ) -> Air:
-    """Regenerate a run's air up to the last cut, column by column.
+    """Regenerate a run's air up to the last cut, in blocks.
 
     ``fates`` say which channels are missing, if some are: those are Bad.
     """
     stream = open_air(model, horizon, seed, run, clients)
     means, good = [], []
-    for width in np.diff(cuts).tolist():
-        sizes = (min(_BLOCK, width - at) for at in range(0, width, _BLOCK))
+    for begin, end in _together(cuts):
+        starts, left = cuts[begin:end] - cuts[begin], int(cuts[end] - cuts[begin])
+        sizes = (min(_BLOCK, left - at) for at in range(0, left, _BLOCK))
         blocks = (_without_missing(stream.block(size), fates) for size in sizes)
-        sums = [(block.means.sum(axis=0), block.states.sum(axis=0)) for block in blocks]
-        means.append(sum(mean for mean, _ in sums) / width)
-        good.append(sum(states for _, states in sums) / width)
-    rates = np.array(means) if model.has_means else None
-    return Air(cuts, rates, np.array(good), stream.breakpoints, stream.changed)
+        sums = [
+            (
+                np.add.reduceat(block.means, starts, axis=0),
+                np.add.reduceat(block.states, starts, axis=0, dtype=np.int64),
+            )
+            for block in blocks
+        ]
+        widths = np.diff(cuts[begin : end + 1]).reshape(-1, *[1] * (sums[0][0].ndim - 1))
+        means.append(sum(mean for mean, _ in sums) / widths)
+        good.append(sum(states for _, states in sums) / widths)
+    rates = np.concatenate(means) if model.has_means else None
+    return Air(cuts, rates, np.concatenate(good), stream.breakpoints, stream.changed)
+
+
+def _together(cuts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Yield which columns are drawn at once: as many as fit in a block, or a longer one alone."""
+    begin, last = 0, len(cuts) - 1
+    while begin < last:
+        fitting = int(np.searchsorted(cuts, cuts[begin] + _BLOCK, side="right")) - 1
+        yield begin, max(begin + 1, fitting)
+        begin = max(begin + 1, fitting)
 
 
 def _without_missing(block: Block, fates: ConditionStream | None) -> Block:

@@ -17,6 +17,8 @@ from freshband.states import between, declare, newer
 
 _SHORTEST, _LONGEST = 9, 16  # rounds in a period; what repeats sooner repeats after these as well
 _LENGTHS = _LONGEST - _SHORTEST + 1  # loops over a constant are unrolled, and divide by constants
+_PERIODS = np.arange(2, _LONGEST + 1)
+_DIVIDES = (np.arange(_SHORTEST, _LONGEST + 1)[:, None] % _PERIODS == 0).astype(np.float64)
 _MOST = 64.0  # outcomes in a place; then they are halved, so that it follows changes
 _CLOSENESS = 2.0  # outcomes that the rate of the channel counts for in each place
 
@@ -111,9 +113,6 @@ def believed_periods(periods: Periods, trust: float) -> NDArray[np.int64]:
     Of several that fit, such as 2 and 4, the longest; one that is shorter than the lengths that are
     compared may be found as a multiple of it.
     """
-    lengths = np.arange(_SHORTEST, _LONGEST + 1)
-    found = np.zeros(len(periods.belief), np.int64)
-    for period in range(2, _LONGEST + 1):
-        fits = trust * periods.belief[:, lengths % period == 0].sum(axis=1)
-        found[fits > 0.5] = period
-    return found
+    fits = trust * (periods.belief @ _DIVIDES) > 0.5
+    longest = _PERIODS[::-1][fits[:, ::-1].argmax(axis=1)]
+    return np.where(fits.any(axis=1), longest, 0)
