@@ -13,6 +13,9 @@ GATEWAY := numpy numba pydantic
 # Extra arguments: make test PYTEST_ARGS="-k glr".
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+# Tests start many processes, and without bytecode each would compile all that it imports again: for
+# torch that takes seconds.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=worksteal
 
 # The variables silence the plugins' advertisements for successors of mkdocs.
