@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -15,9 +16,14 @@ settings.load_profile("freshband")
 
 
 def pytest_collection_finish() -> None:
-    """Spare Python's collector from searching all that was imported, again and again."""
+    """Spare Python's collector from searching all that was imported, again and again.
+
+    And leave torch one thread: two on a busy machine wait for each other longer than they compute.
+    """
     gc.collect()
     gc.freeze()
+    if "torch" in sys.modules:  # tests imported it
+        sys.modules["torch"].set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
