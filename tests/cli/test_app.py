@@ -125,7 +125,7 @@ def test_errors_take_one_line(
     def fail(*arguments: object, **settings: object) -> None:
         raise problem
 
-    monkeypatch.setattr(app_module, "app", fail)
+    monkeypatch.setattr(app_module, "_program", lambda: fail)
     assert shell.refuses("list") == message
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Final, cast
+from typing import Annotated, Any, Final, cast
 
 import typer
+from typer.main import get_command
 
 from freshband import __version__
 from freshband._plugins import import_file
@@ -95,6 +98,12 @@ def _options(
         import_file(path)
 
 
+@functools.cache
+def _program() -> Callable[..., Any]:
+    """Return the program that typer makes of all commands, which takes longer than most answers."""
+    return get_command(app)
+
+
 def main() -> None:
     """Run the command line: errors of the user end with exit code 2 and one line."""
     arguments = sys.argv[1:] or ["--help"]
@@ -103,7 +112,7 @@ def main() -> None:
     try:
         _check_completion()
         with insisting():
-            code = app(arguments, prog_name="freshband", standalone_mode=False)
+            code = _program()(arguments, prog_name="freshband", standalone_mode=False)
     except (FreshbandError, MemoryError, _UsageError) as error:
         _complain(error)
         code = 2
