@@ -15,7 +15,7 @@ from freshband.federated import Federation, RoundRecord
 from freshband.federated._state import Pending
 from freshband.federated.algorithms import build_algorithm
 from freshband.federated.inspection import longest_allowed
-from freshband.federated.result import collect_records, measure_training
+from freshband.federated.result import collect_records, measure_training, summarise_training
 from freshband.federated.server import FederatedServer
 from tests.federated.playing import KINDS, PERFECT, assert_identical, every_kind, play, tiny
 
@@ -161,6 +161,9 @@ def test_an_attacker_from_the_first_round_is_kept_out(kind: str) -> None:
             assert not any(record.delivered[2] for record in records)
             result = collect_records(records, settings)
             assert int(measure_training(result).too_long) == settings.rounds
+            assert summarise_training(result)["kept_out"] == [2]
+            few = collect_records(records[:4], settings)  # too few to say so
+            assert summarise_training(few)["kept_out"] == []
     assert ruined[20] < 10
     assert ruined[0] > 100
 

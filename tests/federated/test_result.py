@@ -113,6 +113,7 @@ def test_the_summary_is_plain_json(result: xr.Dataset) -> None:
     assert isinstance(found["best_round"], int)
     assert found["policy"] == "glr-cucb+age"
     assert found["participation"] == [0.5, 0.25, 0.75]
+    assert found["kept_out"] == []
     assert found["client_accuracy"] == pytest.approx([0.4, 0.8, 1.2])
     assert found["rounds_per_second"] == 4.0
     assert Training(**found["config"]) == SETTINGS

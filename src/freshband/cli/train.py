@@ -310,8 +310,17 @@ def _rows(found: dict[str, Any]) -> dict[str, str]:
         "participation": f"{heard:.0%} of rounds, Jain {found['jain']:.3f}, staleness "
         f"{number(found['mean_staleness'], 2)}",
         "changes noticed": "no detector" if found["alarms"] is None else str(found["alarms"]),
-        "updates refused": f"{found['refused']}, {found['too_long']} of them for their length",
+        "updates refused": f"{found['refused']}, {found['too_long']} of them for their length"
+        + _kept_out(found["kept_out"]),
         "sent": f"{found['bytes_up'] / 1e6:,.1f} MB up, {found['bytes_down'] / 1e6:,.1f} MB down",
         "time": f"{found['seconds']:.1f} s, {found['rounds_per_second']:.1f} rounds/s on "
         f"{found['device']}",
     }
+
+
+def _kept_out(clients: list[int]) -> str:
+    """Return what to do about clients whose updates are all refused, if there are any."""
+    if not clients:
+        return ""
+    told = ", ".join(map(str, clients[:10])) + (", …" if len(clients) > 10 else "")
+    return f"; all the latest of {told}: if these are honest, set length_limit higher, or to 0"

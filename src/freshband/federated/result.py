@@ -30,6 +30,7 @@ _MEASURES: Final = (
     "delivered", "refused", "too_long", "alarms", "trained", "bytes_up", "bytes_down",
 )  # fmt: skip
 _BY_CHANNEL: Final = frozenset({"channel_means"})
+_LATEST: Final = 5  # updates of a client; if all of these were refused, it is kept out
 
 
 def collect_records(
@@ -120,8 +121,9 @@ def summarise_training(result: xr.Dataset) -> dict[str, Any]:
     """Return a summary of a run as plain JSON values.
 
     These are the measures of `measure_training`, None where they do not apply; by client
-    ``participation`` and ``client_accuracy``; ``policy``, ``rounds_per_second``, and under
-    ``config`` the settings.
+    ``participation`` and ``client_accuracy``; ``kept_out``, the clients whose last five updates, or
+    more, were refused as too long; ``policy``, ``rounds_per_second``, and under ``config`` the
+    settings.
     """
     settings = _read_settings(result)
     measures = {str(name): _plain(one.item()) for name, one in measure_training(result).items()}
@@ -139,6 +141,7 @@ def summarise_training(result: xr.Dataset) -> dict[str, Any]:
         "rounds": result.sizes["round"],
         **measures,
         "participation": result.participation.values.tolist(),
+        "kept_out": _kept_out(result),
         "client_accuracy": [_plain(x) for x in by_client[-1].tolist()] if len(by_client) else None,
         "seconds": seconds,
         "rounds_per_second": result.sizes["round"] / seconds if seconds > 0 else None,
@@ -151,6 +154,15 @@ def _facts_of(result: xr.Dataset, settings: Training) -> dict[str, Any]:
     chosen = settings.model_dump(include={"dataset", "channels", "clients", "rounds", "seed"})
     made = {name: result.attrs[name] for name in ("device", "freshband")}
     return {**chosen, **made, "versions": json.loads(result.attrs["versions"])}
+
+
+def _kept_out(result: xr.Dataset) -> list[int]:
+    """Return the clients whose last updates were all refused as too long."""
+    if "too_long" not in result:
+        return []
+    too_long, arrived = result.too_long.values, (result.delivered | result.refused).values
+    latest = [row[came][-_LATEST:] for row, came in zip(too_long.T, arrived.T, strict=True)]
+    return [client for client, refused in enumerate(latest) if refused.sum() == _LATEST]
 
 
 def _plain(value: float) -> float | None:
