@@ -67,10 +67,10 @@ def test_nothing_is_saved_without_a_folder(shell: Shell) -> None:
 
 def test_clients_whose_updates_are_all_refused_are_named(shell: Shell) -> None:
     ask = ("train", *SMALL, "--rounds", 30, "--set", "length_limit=0.01")  # nobody is so short
-    told = "of them for their length; all the latest of 0, 1, 2: if these are honest, set"
+    told = "of them for their length; the latest of clients 0, 1, 2 all were: if they are honest,"
     assert told in " ".join(shell(*ask).out.split())
     assert shell.answer(*ask)["kept_out"] == [0, 1, 2]
-    assert "if these are honest" not in shell("train", *SMALL, "--rounds", 30).out
+    assert "if they are honest" not in shell("train", *SMALL, "--rounds", 30).out
 
 
 def test_a_run_is_the_same_with_and_without_a_folder(shell: Shell) -> None:

@@ -25,7 +25,7 @@ from freshband.experiments.base import Machine, registry
 from freshband.experiments.training import _OPEN, settings_of
 from freshband.federated import comparison
 from freshband.reporting._reproduction import reproduction_page
-from tests.experiments.searching import as_trials, walk
+from tests.experiments.searching import as_trials, recorded, walk
 
 DOCS = Path(__file__).parents[2] / "docs" / "reproduction"
 QUIET = Machine(device="cpu", progress=False)
@@ -132,12 +132,12 @@ def test_no_trial_of_the_study_was_left_out() -> None:
     beyond = []  # known before there was a limit
     for place, search in SEARCHES.items():
         there = {
-            tuple(trial[name] for name in Setting._fields): trial["accuracies"]
+            Setting(*(trial[name] for name in Setting._fields)): trial["accuracies"]
             for trial in trials
             if (trial["dataset"], trial["air"]) == place
         }
-        beyond += [Setting(*setting) for setting in there if not search.allows(Setting(*setting))]
-        known, _ = walk(search, lambda setting, run, of=there: of[setting][run])  # type: ignore[misc]
+        beyond += [setting for setting in there if not search.allows(setting)]
+        known, _ = walk(search, recorded(there))
         assert known == {at: runs for at, runs in there.items() if at not in beyond}
     assert beyond == [(512, 8, 0.2), (512, 8, 0.4), (512, 8, 0.1)]
 

@@ -29,7 +29,6 @@ from freshband.experiments.base import (
     _experiment_names,
     _find_verdicts,
     _same_settings,
-    _with_verdicts,
     judge,
     judge_order,
     load_pieces,
@@ -41,7 +40,7 @@ from freshband.experiments.fig2a import Fig2a
 from freshband.experiments.fig2c import Fig2c
 from freshband.experiments.fig3 import Fig3
 from freshband.experiments.fig4 import Fig4
-from freshband.experiments.rules import Rules, _ruled
+from freshband.experiments.rules import _ruled
 from freshband.experiments.tables import table_against
 from freshband.experiments.training import Trained
 from freshband.experiments.verdicts import Verdict, correct
@@ -208,64 +207,6 @@ def test_trained_experiments_share_their_runs(tmp_path: Path) -> None:
     assert (settings["device"], settings["dataset_options"]) == ("auto", {})  # not: where it ran
 
 
-def test_rules_are_tried_on_held_out_samples(tmp_path: Path) -> None:
-    experiment = Rules(
-        scale="quick",
-        places=[("digits", "extreme")],
-        runs={"digits": 2},
-        changes=TINY,
-        rules=("", "eager", "eager+average"),
-        rivals=("fedavg", "longer+average"),
-        variants=("local_rounds=2",),
-    )
-    play(experiment, tmp_path)
-    results = load_pieces(experiment, tmp_path)
-    assert list(results) == [
-        f"training-quick-digits-extreme-random{rule}"
-        for rule in ("-validation", ".eager-validation", ".eager.average-validation",
-                     ".fedavg-validation", ".average-x2-validation",
-                     ".eager.average-validation-local_rounds-2")
-    ]  # fmt: skip
-    made = [json.loads(result.attrs["config"]) for result in results.values()]
-    assert [each["policies"] for each in made] == [
-        ["random"], ["random@eager"], ["random@eager+average"], ["random@fedavg"],
-        ["random@average"], ["random"],
-    ]  # fmt: skip
-    assert {(each["settings"]["seed"], each["settings"]["held_out"]) for each in made} == {(1, 0.1)}
-    assert made[-1]["settings"]["algorithm"] == "renorm+eager+average"
-    assert made[-1]["settings"]["algorithm_options"] == {"local_rounds": 2}
-    assert [each["settings"]["local_steps"] for each in made] == [1, 1, 1, 1, 2, 1]
-    trained = [int(result.trained.sum()) for result in results.values()]
-    assert trained[3] > trained[1] == trained[2] > trained[5] > trained[0] == trained[4]
-
-
-def test_pieces_made_together_are_those_made_alone(tmp_path: Path) -> None:
-    experiment = Rules(
-        scale="quick",
-        places=[("digits", "extreme")],
-        runs={"digits": 2},
-        changes=TINY,
-        rules=("", "average", "eager"),
-        rivals=("longer",),
-        variants=(),
-    )
-    some = reproduce(experiment, tmp_path / "some", at_most=2)
-    assert next(some)[1] is False
-    assert len([*tmp_path.glob("some/*.nc")]) == 2  # no more than were allowed
-    assert [known for _, known in reproduce(experiment, tmp_path / "some")] == [True] * 2 + [
-        False
-    ] * 2
-    for made, (_, known) in enumerate(reproduce(experiment, tmp_path / "alone", at_most=1), 1):
-        assert not known
-        assert len([*tmp_path.glob("alone/*.nc")]) == made
-    alone, together = (load_pieces(experiment, tmp_path / name) for name in ("alone", "some"))
-    for key, result in together.items():
-        assert result.drop_vars("seconds").equals(alone[key].drop_vars("seconds"))
-        assert result.attrs["config"] == alone[key].attrs["config"]
-    plain, averaged, *_ = (result.attrs["seconds"] for result in together.values())
-    assert plain == averaged  # each has half of what both took: their clients trained as much
-
-
 @pytest.mark.parametrize("name", _experiment_names())
 def test_what_is_registered_says_what_it_is(name: str) -> None:
     experiment = registry[name]
@@ -283,58 +224,6 @@ def test_what_is_registered_says_what_it_is(name: str) -> None:
     for shown in experiment.figures:
         assert "fig" not in shown  # named by its content: the paper's captions are swapped
     assert experiment.quick.keys() <= {field.name for field in dataclasses.fields(experiment)}
-
-
-def test_an_experiment_can_be_limited_to_a_data_set() -> None:
-    limited = registry["fig3"].at("full").on("cifar10")
-    assert len(limited.pieces()) == len(registry["fig3"].at("full").pieces()) / 2
-    assert all("-cifar10-" in piece.key for piece in limited.pieces())
-    assert limited.verdicts == "fig3-full-cifar10.json"
-    assert _find_verdicts(limited.verdicts) == limited
-    assert _find_verdicts("fig3-full-digits.json") is None
-    only = registry["parts"].at("full")
-    assert only.on("cifar10") is only  # it has no other
-    told = "experiment 'fig3' does not train on 'digits' at the scale full; its data sets are: cif"
-    with pytest.raises(ParameterError, match=told):
-        registry["fig3"].at("full").on("digits")
-    with pytest.raises(ParameterError, match="; its data sets are: none"):
-        registry["fig2a"].at("full").on("cifar10")
-
-
-def test_an_experiment_can_be_limited_to_an_air() -> None:
-    whole = registry["fig3"].at("full")
-    panel = whole.on("cifar100", "piecewise")
-    assert panel == whole.on(air="piecewise").on("cifar100")
-    assert {piece.key.split("-")[2:4][1] for piece in panel.pieces()} == {"piecewise"}
-    assert panel.verdicts == "fig3-full-cifar100-piecewise.json"
-    assert panel.command == "reproduce fig3 --scale full --dataset cifar100 --air piecewise"
-    files = [form.verdicts.removesuffix(".json") for form in whole.forms()]
-    assert files == ["fig3-full", "fig3-full-cifar10", "fig3-full-cifar100", "fig3-full-piecewise",
-                     "fig3-full-extreme", "fig3-full-cifar10-piecewise",
-                     "fig3-full-cifar100-piecewise", "fig3-full-cifar10-extreme",
-                     "fig3-full-cifar100-extreme"]  # fmt: skip
-    assert [_find_verdicts(f"{file}.json") for file in files] == list(whole.forms())
-    assert _find_verdicts("fig3-full-extreme-cifar10.json") is None
-    alone = registry["rules"].at("full").on("cifar10", "extreme")  # it has no other data set
-    assert alone.verdicts == "rules-full-extreme.json"
-    told = "'fig3' does not have the air 'wide' at the scale full; its airs are: piecewise, extreme"
-    with pytest.raises(ParameterError, match=told):
-        whole.on(air="wide")
-    places = (("cifar10", "piecewise"), ("cifar100", "extreme"))
-    odd = dataclasses.replace(whole, places=places)
-    assert [form.verdicts.count("-") for form in odd.forms()] == [1, 2, 2, 2, 2, 3, 3]
-    with pytest.raises(ParameterError, match="'fig3' does not train on cifar10, extreme"):
-        odd.on("cifar10", "extreme")
-
-
-def test_what_a_shown_part_contains_is_not_shown_again(tmp_path: Path) -> None:
-    whole = registry["fig3"].at("full")
-    panel, half = whole.on("cifar100", "piecewise"), whole.on("cifar10")
-    for form in (panel, half, whole.on("cifar10", "extreme")):
-        (tmp_path / form.verdicts).touch()
-    assert _with_verdicts("fig3", tmp_path) == [half, panel]
-    (tmp_path / whole.verdicts).touch()
-    assert _with_verdicts("fig3", tmp_path) == [whole]
 
 
 def test_what_is_incomplete_is_not_registered() -> None:

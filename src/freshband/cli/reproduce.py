@@ -158,7 +158,7 @@ def reproduce(
 
 
 def _sized(names: list[str], scale: _Size, dataset: str, air: str) -> list[Experiment]:
-    """Return experiments at a scale, limited; of several, those without what is asked are left."""
+    """Return experiments at a scale, limited; of several, those without the limit are left out."""
     from freshband.experiments.base import registry
 
     found = [registry[name].at(scale.value) for name in names]

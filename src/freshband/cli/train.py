@@ -319,8 +319,8 @@ def _rows(found: dict[str, Any]) -> dict[str, str]:
 
 
 def _kept_out(clients: list[int]) -> str:
-    """Return what to do about clients whose updates are all refused, if there are any."""
+    """Return what to do about clients whose latest updates were all refused, if there are any."""
     if not clients:
         return ""
     told = ", ".join(map(str, clients[:10])) + (", …" if len(clients) > 10 else "")
-    return f"; all the latest of {told}: if these are honest, set length_limit higher, or to 0"
+    return f"; the latest of clients {told} all were: if they are honest, set length_limit to 0"
